@@ -1,0 +1,34 @@
+//! The nouns: what every other room speaks of. Plain data, no behaviour beyond its own arithmetic.
+
+mod allocation;
+mod attempt;
+mod gpu;
+mod id;
+mod index_set;
+mod job;
+mod spec;
+mod unit;
+mod user;
+mod worker;
+
+pub use self::allocation::{GpuGrant, Placement, Slice};
+pub use self::attempt::{
+    Attempt, EndReason, Ending, Part, PartStatus, StopReason, Task, TaskState, TaskStatus,
+};
+pub use self::gpu::{ComputeCapability, Gpu, GpuHealth};
+pub use self::id::{
+    AttemptId, Epoch, GpuUuid, IdempotencyKey, JobId, ParseIdError, QueueName, TaskId, UserName,
+    WorkerId, WorkerName,
+};
+pub use self::index_set::{IndexSet, ParseIndexSetError};
+pub use self::job::{FirstFailure, Hold, Job};
+pub use self::spec::{
+    Array, Backend, Checkpoint, Container, Dependency, DependencyKind, Distribution, GpuRequest,
+    JobSpec, Layout, LostAfter, Request, Retry, RetryCause, Stop,
+};
+pub use self::unit::{Bytes, Millis, MilliCpus, ParseUnitError, Timestamp};
+pub use self::user::Queue;
+pub use self::worker::{Link, Mode, Worker};
+
+#[cfg(test)]
+mod tests;
