@@ -26,7 +26,7 @@ pub use self::spec::{
     Array, Backend, Checkpoint, Container, Dependency, DependencyKind, Distribution, GpuRequest,
     JobSpec, Layout, LostAfter, Request, Retry, RetryCause, Stop,
 };
-pub use self::unit::{Bytes, Millis, MilliCpus, ParseUnitError, Timestamp};
+pub use self::unit::{Bytes, MilliCpus, Millis, ParseUnitError, Timestamp};
 pub use self::user::Queue;
 pub use self::worker::{Link, Mode, Worker};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bytes, ComputeCapability, IndexSet, JobId, Millis, MilliCpus, QueueName, Timestamp,
+    Bytes, ComputeCapability, IndexSet, JobId, MilliCpus, Millis, QueueName, Timestamp,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,11 +191,7 @@ impl JobSpec {
 
 impl Default for Request {
     fn default() -> Self {
-        Request {
-            cpus: MilliCpus::from_cores(1),
-            memory: Bytes(0),
-            gpus: GpuRequest::default(),
-        }
+        Request { cpus: MilliCpus::from_cores(1), memory: Bytes(0), gpus: GpuRequest::default() }
     }
 }
 
