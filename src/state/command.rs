@@ -20,7 +20,7 @@ pub struct Batch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     // People.
-    SubmitJob(SubmitJob),
+    SubmitJob(Box<SubmitJob>),
     CancelTasks {
         target: Target,
         by: UserName,

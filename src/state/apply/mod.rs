@@ -43,7 +43,7 @@ impl State {
     /// Says why the command does not fit.
     pub fn apply(&mut self, command: Command) -> Outcome {
         match command {
-            Command::SubmitJob(submission) => self.submit_job(submission),
+            Command::SubmitJob(submission) => self.submit_job(*submission),
             Command::CancelTasks { target, by: _ } => self.cancel_tasks(target),
             Command::HoldJob { job, by } => self.hold_job(job, by),
             Command::ReleaseJob { job } => self.release_job(job),
