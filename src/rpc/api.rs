@@ -1,8 +1,9 @@
 //! What clients may ask and what they are answered, in plain types. The same objects, with the same field names, are
 //! the JSON of the CLI and of the REST interface; how they travel over gRPC is `convert`'s business.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
@@ -349,11 +350,35 @@ pub struct WaitAnswer {
     pub done: bool,
 }
 
-/// The questions, with the explanation among them.
-pub type Explanations = Vec<Explanation>;
-
 impl ApiError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         ApiError { kind, message: message.into() }
     }
 }
+
+/// Everything a client may ask. A controller implements it with its state, `Client` by
+/// asking a controller; so a follower that forwards is the one implementing it through the other.
+pub trait Api: Send + Sync + 'static {
+    fn submit(&self, request: SubmitRequest) -> Answer<Submitted>;
+    fn jobs(&self, filter: JobFilter, consistency: Consistency) -> Answer<JobPage>;
+    fn job(&self, id: JobId, consistency: Consistency) -> Answer<JobDetail>;
+    fn tasks(&self, filter: TaskFilter, consistency: Consistency) -> Answer<TaskPage>;
+    fn explain(&self, target: TargetRef, consistency: Consistency) -> Answer<Explanation>;
+    fn act(&self, target: TargetRef, action: JobAction, by: UserName) -> Answer<()>;
+    /// Answers when all of the jobs are over, or after `patience` (at most a minute) with how they stand.
+    fn wait(&self, jobs: Vec<JobId>, patience: Duration) -> Answer<WaitAnswer>;
+    fn logs(&self, request: LogRequest) -> Answer<LogStream>;
+    fn workers(&self, consistency: Consistency) -> Answer<Vec<WorkerView>>;
+    /// `worker` is a name or an id (`w3`).
+    fn act_on_worker(&self, worker: String, action: WorkerAction) -> Answer<()>;
+    fn gpus(&self, consistency: Consistency) -> Answer<Vec<GpuView>>;
+    fn queues(&self, consistency: Consistency) -> Answer<Vec<QueueView>>;
+    fn put_queue(&self, name: String, queue: Queue) -> Answer<()>;
+    fn status(&self, consistency: Consistency) -> Answer<StatusView>;
+    fn cluster(&self) -> Answer<ClusterView>;
+    fn act_on_members(&self, action: MemberAction) -> Answer<()>;
+}
+
+/// What every call returns: boxed, so that a controller can choose at run time who answers.
+pub type Answer<T> = futures::future::BoxFuture<'static, Result<T, ApiError>>;
+pub type LogStream = BoxStream<'static, Result<LogChunk, ApiError>>;

@@ -1,3 +1,4 @@
 //! Words on the wire: generated code, its conversion to the nouns, and the client that follows the leader.
 
 pub mod api;
+pub mod session;
