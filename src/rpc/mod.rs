@@ -1,8 +1,10 @@
-//! What travels: the generated code, and the only place that knows both it and the model.
+//! Words on the wire: generated code, its conversion to the nouns, and the client that follows the leader.
 
+pub mod api;
 pub(crate) mod convert;
+pub mod session;
 
-/// Generated from `proto/`. Never named outside this room and the two that carry it (raft, and the services).
+/// Generated from `proto/`. Named only by this room and by those that carry it (raft, and the services).
 pub(crate) mod proto {
     #![allow(
         missing_debug_implementations,
