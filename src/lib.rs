@@ -9,3 +9,6 @@
 pub mod model;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
+
+// The shells.
+pub mod worker;
