@@ -3,3 +3,20 @@
 // Pure, like the core.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod reconcile;
+
+mod config;
+mod identity;
+pub mod driver;
+pub mod gpu;
+pub mod supervisor;
+pub mod launcher;
+pub mod shim;
+pub mod attempt_dir;
+pub mod contact;
+pub mod clock;
+mod machine;
+pub mod process;
+mod strays;
+mod sys;
+
+pub use self::config::{Config, WorkerArgs};
