@@ -8,4 +8,6 @@
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod model;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod scheduler;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
