@@ -8,6 +8,8 @@
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod model;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod scheduler;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
 
 // The shells.
