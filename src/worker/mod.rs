@@ -5,6 +5,7 @@
 pub mod reconcile;
 
 mod config;
+mod agent;
 mod identity;
 pub mod driver;
 pub mod gpu;
@@ -14,9 +15,12 @@ pub mod shim;
 pub mod attempt_dir;
 pub mod contact;
 pub mod clock;
+mod link;
+mod logs;
 mod machine;
 pub mod process;
 mod strays;
 mod sys;
 
+pub use self::agent::run;
 pub use self::config::{Config, WorkerArgs};
