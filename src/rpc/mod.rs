@@ -2,3 +2,8 @@
 
 pub mod api;
 pub mod session;
+
+pub mod auth;
+pub mod client;
+pub mod hub_client;
+pub mod server;
