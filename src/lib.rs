@@ -13,6 +13,9 @@ pub mod scheduler;
 pub mod state;
 
 // The shells.
+pub mod controller;
+pub mod raft;
 pub mod rpc;
+pub mod store;
 pub mod telemetry;
 pub mod worker;
