@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::model::{
-    AttemptId, AttemptReport, Backend, EndReason, Ending, Epoch, LostAfter, Order, OrderStamp,
+    AttemptId, AttemptReport, Backend, EndReason, Ending, LostAfter, Millis, Order, OrderStamp,
     Orders, Phase, StopReason,
 };
 use crate::rpc::{
@@ -44,6 +44,8 @@ pub struct Agent {
     contact: Contact,
     attempts: BTreeMap<AttemptId, Entry>,
     orders: Vec<Order>,
+    /// The longest that a stop for lost contact may take: the controllers wait only so much longer.
+    lost_grace: Millis,
     /// Something is not yet reported.
     dirty: bool,
 }
@@ -94,6 +96,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         supervisor,
         contact,
         orders: Vec::new(),
+        lost_grace: Millis(0),
         dirty: true,
     };
     let result = agent.serve(&mut events, &shutdown).await;
@@ -240,6 +243,7 @@ impl Agent {
         let hub = session.hub;
         info!(worker = %welcome.worker, cluster = welcome.cluster_id, term = welcome.term, "joined");
         self.join(&welcome)?;
+        self.lost_grace = Millis(welcome.lease.0 / 2);
         let lease = welcome.lease.to_duration();
         let mut tick = tokio::time::interval(lease / REPORTS_PER_LEASE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -367,13 +371,8 @@ impl Agent {
 
     fn prepare(&mut self, attempt: AttemptId) -> Option<attempt_dir::Launch> {
         let order = self.orders.iter().find(|order| order.attempt == attempt)?;
-        let held = Held {
-            epoch: order.slice.epoch,
-            cpus: order.slice.cpus,
-            memory: order.slice.memory,
-        };
-        let launch = driver::native::launch(&self.work(order), held.clone());
-        let entry = Entry { held, running: false, stopping: false, ending: None };
+        let launch = driver::native::launch(&self.work(order));
+        let entry = Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
         self.attempts.insert(attempt, entry);
         Some(launch)
     }
@@ -382,6 +381,7 @@ impl Agent {
         let spec = &order.spec;
         Work {
             attempt: order.attempt,
+            epoch: order.slice.epoch,
             worker: self.config.name.to_string(),
             argv: spec.command.clone(),
             env: spec.env.clone(),
@@ -397,6 +397,7 @@ impl Agent {
                 },
                 stop_signal: spec.stop.signal,
                 grace: spec.stop.grace,
+                lost_grace: spec.stop.grace.min(self.lost_grace),
                 log: self.config.log_limit,
             },
             rank: None,
@@ -411,7 +412,7 @@ impl Agent {
             StopCause::NotOurs => (EndReason::NodeLost, "the worker: it was given up meanwhile"),
         };
         let order = self.orders.iter().find(|order| order.attempt == attempt);
-        let grace = order.map_or(crate::model::Millis(0), |order| order.spec.stop.grace);
+        let grace = order.map_or(Millis(0), |order| order.spec.stop.grace);
         info!(%attempt, %reason, "stopping");
         let intent = Intent { reason, by: by.to_owned(), grace };
         if let Err(error) = self.supervisor.stop(attempt, intent).await {

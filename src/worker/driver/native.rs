@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, env};
 
 use super::{Rank, Work};
-use crate::worker::{attempt_dir::Launch, strays::NONCE};
+use crate::worker::{attempt_dir::{Held, Launch}, strays::NONCE};
 
 /// What a job may see of the agent's own environment, beside `LC_*`. Everything else stays behind: secrets, what would
 /// change how programs load (`LD_PRELOAD`, `PYTHONHOME`), and what an outer scheduler or launcher has set
@@ -42,6 +42,8 @@ fn launch_with(
         lost_after: work.limits.lost_after,
         stop_signal: work.limits.stop_signal,
         grace: work.limits.grace,
+        lost_grace: work.limits.lost_grace,
+        held: Held { epoch: work.epoch, cpus: work.cpus, memory: work.memory },
         log_limit: work.limits.log.0,
     }
 }
