@@ -11,3 +11,11 @@ pub mod model;
 pub mod scheduler;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
+
+// The shells.
+pub mod controller;
+pub mod raft;
+pub mod rpc;
+pub mod store;
+pub mod telemetry;
+pub mod worker;

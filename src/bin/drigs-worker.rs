@@ -1,1 +1,3 @@
-fn main() {}
+fn main() {
+    drigs::worker::launcher::run_if_asked();
+}

@@ -2,10 +2,12 @@
 
 mod allocation;
 mod attempt;
+mod explanation;
 mod gpu;
 mod id;
 mod index_set;
 mod job;
+mod order;
 mod spec;
 mod unit;
 mod user;
@@ -15,6 +17,7 @@ pub use self::allocation::{GpuGrant, Placement, Slice};
 pub use self::attempt::{
     Attempt, EndReason, Ending, Part, PartStatus, StopReason, Task, TaskState, TaskStatus,
 };
+pub use self::explanation::{Explanation, WaitReason};
 pub use self::gpu::{ComputeCapability, Gpu, GpuHealth};
 pub use self::id::{
     AttemptId, Epoch, GpuUuid, IdempotencyKey, JobId, ParseIdError, QueueName, TaskId, UserName,
@@ -22,6 +25,7 @@ pub use self::id::{
 };
 pub use self::index_set::{IndexSet, ParseIndexSetError};
 pub use self::job::{FirstFailure, Hold, Job};
+pub use self::order::{AttemptReport, Order, OrderStamp, Orders, Phase};
 pub use self::spec::{
     Array, Backend, Checkpoint, Container, Dependency, DependencyKind, Distribution, GpuRequest,
     JobSpec, Layout, LostAfter, Request, Retry, RetryCause, Stop,
