@@ -5,14 +5,8 @@
 //! higher standing waits for the worker, some more of them are handed out ahead, to begin as others end.
 
 use crate::{
-    model::{
-        Attempt, AttemptId, Job, JobId, Millis, Placement, Slice, TaskId, WorkerId,
-    },
-    scheduler::{
-        class::Class,
-        room::Room,
-        round::Round,
-    },
+    model::{Attempt, AttemptId, Job, JobId, Millis, Placement, Slice, TaskId, WorkerId},
+    scheduler::{class::Class, room::Room, round::Round},
     state::{MOST_PREFETCHED, State},
 };
 
@@ -41,9 +35,8 @@ impl<'a> Round<'a> {
         }
         let Some(depth) = self.depth(id, job) else { return };
         let most_running = job.spec.array.as_ref().and_then(|array| array.max_running);
-        let mut left = most_running.map_or(usize::MAX, |most| {
-            (most as usize).saturating_sub(self.running(id))
-        });
+        let mut left = most_running
+            .map_or(usize::MAX, |most| (most as usize).saturating_sub(self.running(id)));
         for host in self.standing(class).hosts.clone() {
             if self.is_wanted_by_others(host, &class) {
                 continue;
@@ -71,7 +64,8 @@ impl<'a> Round<'a> {
         if ended < FEWEST_ENDED {
             return None;
         }
-        let waiting: usize = self.rooms.iter().map(|room| waiting_of(self.state, id, room.id)).sum();
+        let waiting: usize =
+            self.rooms.iter().map(|room| waiting_of(self.state, id, room.id)).sum();
         let slots = (self.running(id) - waiting.min(self.running(id))).max(1) as u64;
         let elapsed = self.view.now.since(job.started_at?).0.max(1);
         let mean = (elapsed * slots / ended).max(1);
@@ -98,8 +92,7 @@ impl<'a> Round<'a> {
         let running = self.state.attempts_on(worker).filter(|it| it.task.job == id);
         let running = running.filter(|it| self.state.live_attempt(*it).is_some_and(fresh)).count();
         let planned = self.plan.placements.iter().rev().take_while(|it| it.task.job == id);
-        running
-            + planned.filter(|it| !it.prefetch && it.slices[0].worker == worker).count()
+        running + planned.filter(|it| !it.prefetch && it.slices[0].worker == worker).count()
     }
 
     /// Attempts that wait on a worker for a turn that does not come, although there is room elsewhere.

@@ -104,11 +104,7 @@ pub(super) fn outlooks<'a: 'r, 'r>(
 
 const NEVER: Timestamp = Timestamp(u64::MAX);
 
-fn outlook<'a>(
-    class: &Class,
-    room: &Room<'a>,
-    mut holdings: Vec<Holding>,
-) -> Option<Outlook<'a>> {
+fn outlook<'a>(class: &Class, room: &Room<'a>, mut holdings: Vec<Holding>) -> Option<Outlook<'a>> {
     if !room.emptied().fits(class) {
         return None;
     }

@@ -42,12 +42,7 @@ impl<'a> Room<'a> {
     /// The same worker with nothing running on it; its sick GPUs stay out.
     pub fn emptied(&self) -> Room<'a> {
         let gpus = self.gpus.iter().map(|it| GpuRoom { gpu: it.gpu, left: it.gpu.memory });
-        Room {
-            cpus: self.worker.cpus,
-            memory: self.worker.memory,
-            gpus: gpus.collect(),
-            ..*self
-        }
+        Room { cpus: self.worker.cpus, memory: self.worker.memory, gpus: gpus.collect(), ..*self }
     }
 
     /// Whether one node of the class would fit here now.
@@ -99,10 +94,7 @@ impl<'a> Room<'a> {
             epoch: self.worker.epoch,
             cpus: request.cpus,
             memory: request.memory,
-            gpus: gpus
-                .into_iter()
-                .map(|it| GpuGrant { gpu: it.gpu.uuid.clone(), share })
-                .collect(),
+            gpus: gpus.into_iter().map(|it| GpuGrant { gpu: it.gpu.uuid.clone(), share }).collect(),
             first_rank: 0,
             ranks: 1,
         })

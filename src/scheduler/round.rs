@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     model::{
-        Job, JobId, Placement, QueueName, Slice, TaskId, TaskStatus, Timestamp, WorkerId,
+        Job, JobId, Placement, QueueName, Slice, TaskId, TaskStatus, Timestamp, WaitReason,
+        WorkerId,
     },
     scheduler::{
-        Plan, View, WaitReason,
+        Plan, View,
         class::Class,
         reservation::{Holding, Reservation, holdings, latest_end},
         room::Room,
@@ -111,7 +112,11 @@ impl<'a> Round<'a> {
         let limit = job.spec.time_limit.map(|limit| self.view.now + limit);
         let candidate = Candidate { job: id, class, avoid: None, until: limit };
         if let Some(reason) = self.known_block(&candidate) {
-            return Some(if self.at_max_running(id, job) { WaitReason::MaxRunning } else { reason });
+            return Some(if self.at_max_running(id, job) {
+                WaitReason::MaxRunning
+            } else {
+                reason
+            });
         }
         let in_backoff = match self.place_requeued(candidate, job) {
             Ok(in_backoff) => in_backoff,
@@ -177,7 +182,7 @@ impl<'a> Round<'a> {
         job: &'a Job,
     ) -> Result<(), WaitReason> {
         if self.is_spent() {
-            return Err(WaitReason::Next);
+            return Err(WaitReason::Starting);
         }
         if self.at_max_running(candidate.job, job) {
             return Err(WaitReason::MaxRunning);
@@ -351,7 +356,7 @@ impl<'a> Round<'a> {
         let able = self.state.workers.values().filter(|it| class.could_run_on(it)).count();
         match (self.state.workers.is_empty(), able >= class.nodes()) {
             (true, _) => WaitReason::NoWorkers,
-            (false, true) => WaitReason::Unavailable,
+            (false, true) => WaitReason::NoWorkers,
             (false, false) => WaitReason::Infeasible,
         }
     }
