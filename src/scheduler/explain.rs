@@ -1,31 +1,31 @@
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    model::{JobId, JobSpec, TaskState},
-    scheduler::{View, WaitReason},
-    state::{State, Target},
+    model::{Explanation, JobId, JobSpec},
+    scheduler::{Reasons, View},
+    state::{Rejection, State},
 };
 
 /// Why the tasks of a job stand where they stand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explanation {
-    pub job: JobId,
-    pub state: TaskState,
-    pub reason: Option<WaitReason>,
-    /// The answer in one line.
-    pub summary: String,
-    /// What a person reads below it.
-    pub details: Vec<String>,
+pub fn explain(
+    state: &State,
+    view: &View,
+    id: JobId,
+    index: Option<u32>,
+) -> Result<Explanation, Rejection> {
+    let job = state.jobs.get(&id).ok_or(Rejection::UnknownJob(id))?;
+    let _ = index;
+    Ok(Explanation {
+        target: id.to_string(),
+        state: state.counts(id, job, view.now).summary(),
+        reason: Reasons::new(state, view).of(id),
+        ended: None,
+        lines: Vec::new(),
+        ahead: None,
+        earliest_start: None,
+    })
 }
 
-/// `None` when the job or the task is not in memory.
-pub fn explain(state: &State, view: &View, target: Target) -> Option<Explanation> {
-    let _ = (state, view, target);
-    None
-}
-
-/// Whether no registered worker, whatever its present state, could ever meet the request.
-pub fn is_infeasible(state: &State, spec: &JobSpec) -> bool {
+/// Why no registered worker, whatever its present state, could ever meet the request; `None` when some could.
+pub fn infeasible(state: &State, spec: &JobSpec) -> Option<String> {
     let _ = (state, spec);
-    false
+    None
 }

@@ -1,50 +1,86 @@
-use serde::{Deserialize, Serialize};
+//! Why jobs wait, in one word each.
 
-use crate::{model::JobId, scheduler::View, state::State};
+use std::{cell::OnceCell, collections::BTreeMap};
 
-/// Why a task does not run, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum WaitReason {
-    Held,
-    Dependency,
-    BeginTime,
-    /// Its queue holds as many GPUs as it may.
-    Quota,
-    /// Its array runs as many tasks as it may.
-    MaxRunning,
-    /// It failed and waits a little before the next try.
-    Backoff,
-    NoWorkers,
-    /// No registered worker could ever run it.
-    Infeasible,
-    /// Workers that could run it are drained, silent or sick.
-    Unavailable,
-    /// No worker has room.
-    Resources,
-    /// There is room, but jobs ahead of it in line take it.
-    Priority,
-    /// There is room, but a job ahead of it waits for it.
-    Reserved,
-    /// Its turn is now: the leader places it in its next round.
-    Next,
-    /// Its worker is out of touch.
-    Recovering,
+use crate::{
+    model::{Job, JobId, TaskState, WaitReason},
+    scheduler::{View, round::Round},
+    state::State,
+};
+
+/// Placements that the round behind the reasons may make: jobs beyond it are far back in line.
+const MOST_PLACEMENTS: usize = 10_000;
+
+/// The reason of every waiting job, found in one pass over the line when the first of them is asked for.
+#[derive(Debug)]
+pub struct Reasons<'a> {
+    state: &'a State,
+    view: &'a View,
+    waiting: OnceCell<BTreeMap<JobId, WaitReason>>,
 }
 
-/// The reason of every waiting job, found in one pass over the queue.
-#[derive(Debug)]
-pub struct Reasons {}
-
-impl Reasons {
-    pub fn new(state: &State, view: &View) -> Reasons {
-        let _ = (state, view);
-        Reasons {}
+impl<'a> Reasons<'a> {
+    pub fn new(state: &'a State, view: &'a View) -> Self {
+        Reasons { state, view, waiting: OnceCell::new() }
     }
 
-    /// Why the job's waiting tasks wait; `None` when none does.
-    pub fn of(&self, job: JobId) -> Option<WaitReason> {
-        let _ = job;
-        None
+    /// Why tasks of `id` are not running; `None` when all that are not over run.
+    pub fn of(&self, id: JobId) -> Option<WaitReason> {
+        let job = self.state.jobs.get(&id).filter(|job| !job.is_finished())?;
+        let waits = !job.queued.is_empty() || self.state.requeued_of(id).next().is_some();
+        match waits {
+            true => Some(self.of_waiting(id)),
+            false => self.of_active(id, job),
+        }
+    }
+
+    fn of_waiting(&self, id: JobId) -> WaitReason {
+        let waiting = self.waiting.get_or_init(|| {
+            let mut waiting = BTreeMap::new();
+            Round::new(self.state, self.view, MOST_PLACEMENTS).run(|job, reason| {
+                waiting.insert(job, reason);
+            });
+            waiting
+        });
+        // Whoever got a place is not left waiting.
+        waiting.get(&id).copied().unwrap_or(WaitReason::Starting)
+    }
+
+    fn of_active(&self, id: JobId, job: &Job) -> Option<WaitReason> {
+        let counts = self.state.counts(id, job, self.view.now);
+        match counts.summary() {
+            TaskState::Recovering => Some(WaitReason::Recovering),
+            TaskState::Scheduled => Some(WaitReason::Starting),
+            TaskState::Pending
+            | TaskState::Queued
+            | TaskState::Running
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Cancelled => None,
+        }
+    }
+}
+
+/// Why tasks of `job` are not running. Whoever asks for many jobs at a time asks [`Reasons`].
+pub fn reason_of(state: &State, view: &View, job: JobId) -> Option<WaitReason> {
+    Reasons::new(state, view).of(job)
+}
+
+impl WaitReason {
+    /// Whether it waits for workers to have room, and for nothing else.
+    pub(super) fn is_for_room(self) -> bool {
+        match self {
+            WaitReason::Resources | WaitReason::Priority | WaitReason::Reserved => true,
+            WaitReason::Held
+            | WaitReason::Dependency
+            | WaitReason::BeginTime
+            | WaitReason::Quota
+            | WaitReason::MaxRunning
+            | WaitReason::Backoff
+            | WaitReason::Infeasible
+            | WaitReason::NoWorkers
+            | WaitReason::Recovering
+            | WaitReason::Starting => false,
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::state::{Event, Rejection, State, apply::Outcome};
 /// How often a task is run again after ends that were not its own fault.
 const MOST_CLUSTER_FAILURES: u32 = 16;
 /// How many attempts may wait on one worker for their turn.
-pub(crate) const MOST_PREFETCHED: usize = 256;
+pub const MOST_PREFETCHED: usize = 256;
 
 impl State {
     pub(super) fn place_task(&mut self, placement: Placement) -> Outcome {
@@ -168,6 +168,16 @@ impl State {
                 &mut events,
             );
         }
+        Ok(events)
+    }
+
+    /// Only one that still waits for its turn can be recalled. Should its worker have begun it meanwhile and bring it to
+    /// a good end, that end counts.
+    pub(super) fn recall_attempt(&mut self, id: AttemptId) -> Outcome {
+        let attempt = self.live_attempt(id).filter(|attempt| attempt.prefetched);
+        attempt.ok_or(Rejection::StaleAttempt(id))?;
+        let mut events = Vec::new();
+        self.stop_attempt(id.task, StopReason::Preempted, &mut events);
         Ok(events)
     }
 
