@@ -15,6 +15,7 @@ pub mod state;
 // The shells.
 pub mod controller;
 pub mod raft;
+pub mod role;
 pub mod rpc;
 pub mod store;
 pub mod telemetry;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, ensure};
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::model::{Bytes, MilliCpus, WorkerName};
 use crate::telemetry::LogFormat;
@@ -12,6 +12,8 @@ use crate::worker::{gpu::Inventory, machine};
 /// Flags of `drigs-worker`.
 #[derive(Args, Clone, Debug)]
 pub struct WorkerArgs {
+    #[command(subcommand)]
+    pub action: Option<WorkerAction>,
     /// Controllers to join, any or all of them: host:7070,host:7070
     #[arg(long, env = "DRIGS_CONTROLLERS", default_value = "127.0.0.1:7070")]
     pub join: String,
@@ -48,6 +50,16 @@ pub struct WorkerArgs {
     /// How log lines look
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
+}
+
+/// What can be done with a worker's data directory while no worker runs on it.
+#[derive(Subcommand, Clone, Debug)]
+pub enum WorkerAction {
+    /// End everything that still runs from this data directory
+    StopAll {
+        #[arg(long, default_value = "drigs-data/worker")]
+        data_dir: PathBuf,
+    },
 }
 
 /// What a worker needs to know before it starts.
