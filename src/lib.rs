@@ -7,6 +7,8 @@
 // The core: no I/O, no clock, no dice, no async. Clippy's lists are in clippy.toml.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod model;
+pub mod raft;
 pub mod rpc;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
+pub mod store;

@@ -35,6 +35,9 @@ pub struct State {
     pub keys: Table<IdempotencyKey, KeyUse>,
     pub counters: Counters,
     derived: Derived,
+    /// Counts the changes of each worker's orders since this replica started, so that whoever sends them need not
+    /// compare. Not part of what replicas agree on.
+    orders_versions: BTreeMap<WorkerId, u64>,
 }
 
 /// The numbers that only grow, and the state's own clock.
@@ -113,6 +116,7 @@ impl State {
             keys: Table::default(),
             counters: Counters { feature_level: FEATURE_LEVEL, ..Counters::default() },
             derived: Derived::default(),
+            orders_versions: BTreeMap::new(),
         }
     }
 }

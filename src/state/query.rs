@@ -50,6 +50,11 @@ impl State {
         self.derived.on_worker.get(&worker).into_iter().flatten().copied()
     }
 
+    /// Grows whenever what `worker` is ordered to run changes.
+    pub fn orders_version(&self, worker: WorkerId) -> u64 {
+        self.orders_versions.get(&worker).copied().unwrap_or(0)
+    }
+
     /// How many attempts wait on `worker` for their turn.
     pub fn prefetched_on(&self, worker: WorkerId) -> usize {
         self.derived.prefetched.get(&worker).map_or(0, |waiting| waiting.len())

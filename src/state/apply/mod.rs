@@ -96,8 +96,14 @@ impl State {
 
     /// The only way a task's row changes. One that is over goes to the store and out of memory.
     fn put_task(&mut self, id: TaskId, task: Task) {
-        if let Some(old) = self.tasks.get(&id) {
+        let old = self.tasks.get(&id);
+        if let Some(old) = old {
             self.derived.remove_task(id, old);
+        }
+        for attempt in old.and_then(Task::attempt).into_iter().chain(task.attempt()) {
+            for part in &attempt.parts {
+                *self.orders_versions.entry(part.slice.worker).or_default() += 1;
+            }
         }
         match task.status {
             TaskStatus::Ended { .. } => self.tasks.archive(&id, task),
