@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -18,8 +19,8 @@ use crate::controller::{leader::Term, logs::LogBroker, reconcile};
 use crate::model::{Epoch, OrderStamp, Orders, WorkerId};
 use crate::raft::Raft;
 use crate::rpc::{
-    api::{ApiError, LogChunk},
-    server::Hub,
+    api::{Answer, ApiError},
+    server::{self, Inbound, LogUpload, Outbound},
     session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
 };
 use crate::state::{Command, Event, Rejection};
@@ -71,7 +72,7 @@ impl Sessions {
 
     async fn serve(
         self: Arc<Self>,
-        mut inbound: BoxStream<'static, Result<WorkerMessage, ApiError>>,
+        mut inbound: Inbound,
         peer: String,
         outbound: mpsc::Sender<ControllerMessage>,
     ) {
@@ -198,24 +199,22 @@ impl Sessions {
     }
 }
 
-impl Hub for Sessions {
-    fn session(
-        self: Arc<Self>,
-        inbound: BoxStream<'static, Result<WorkerMessage, ApiError>>,
-        peer: String,
-    ) -> BoxStream<'static, ControllerMessage> {
+/// What the gRPC server calls.
+#[derive(Clone, Debug)]
+pub struct Hub(pub Arc<Sessions>);
+
+impl server::Hub for Hub {
+    fn session(&self, inbound: Inbound, peer: Option<SocketAddr>) -> Outbound {
         let (sender, receiver) = mpsc::channel(OUTBOUND);
+        let peer = peer.map_or_else(|| String::from("unknown"), |peer| peer.to_string());
         // Ends by itself: with its stream, with the term, or when nobody reads its answers.
-        tokio::spawn(self.serve(inbound, peer, sender));
+        tokio::spawn(self.0.clone().serve(inbound, peer, sender));
         tokio_stream::wrappers::ReceiverStream::new(receiver).boxed()
     }
 
-    fn log_upload(
-        self: Arc<Self>,
-        stream: u64,
-        chunks: BoxStream<'static, Result<LogChunk, ApiError>>,
-    ) -> futures::future::BoxFuture<'static, Result<(), ApiError>> {
-        Box::pin(async move { self.logs.relay(stream, chunks).await })
+    fn log_upload(&self, stream: u64, chunks: LogUpload) -> Answer<()> {
+        let sessions = self.0.clone();
+        Box::pin(async move { sessions.logs.relay(stream, chunks).await })
     }
 }
 
@@ -230,7 +229,7 @@ struct Session {
 }
 
 impl Session {
-    async fn run(self, mut inbound: BoxStream<'static, Result<WorkerMessage, ApiError>>) {
+    async fn run(self, mut inbound: Inbound) {
         info!("worker connected");
         let mut applied = self.hub.raft.applied();
         let mut sent = Sent::default();

@@ -51,6 +51,10 @@ impl Leases {
         self.lease
     }
 
+    pub fn leading_since(&self) -> Timestamp {
+        self.leading_since
+    }
+
     pub fn renew(&mut self, worker: WorkerId, now: Timestamp) {
         self.heard.insert(worker, now);
     }

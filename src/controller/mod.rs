@@ -26,10 +26,10 @@ use tracing::{info, warn};
 
 pub use self::config::{Config, ControllerArgs};
 use self::{
-    clock::Clock, front::Front, http::Site, hub::Sessions, local::Local, metrics::Metrics,
+    clock::Clock, front::Front, http::Site, hub::{Hub, Sessions}, local::Local, metrics::Metrics,
 };
 use crate::raft::{self, Raft};
-use crate::rpc::server::{self, Auth};
+use crate::rpc::{auth::Auth, server};
 
 /// How long a leader that shuts down waits for another to take over.
 const HAND_OVER: Duration = Duration::from_secs(3);
@@ -53,18 +53,10 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let local = Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock };
     let front = Front::new(local.clone(), config.token.clone());
     let auth = Auth { token: config.token.clone() };
-    let serving = tokio::spawn(server::serve(
-        listener,
-        server::Services {
-            api: Arc::new(front),
-            direct: Arc::new(local.clone()),
-            hub: sessions,
-            peers: raft.peer_service(),
-            auth,
-        },
-        stopping.clone(),
-        DRAIN,
-    ));
+    let routes = server::api_service(Arc::new(front), Arc::new(local.clone()), auth.clone());
+    let routes = server::join(routes, [server::hub_service(Arc::new(Hub(sessions)), auth), raft.peer_service()]);
+    let serving =
+        tokio::spawn(server::serve(listener, routes, stopping.clone().cancelled_owned(), DRAIN));
     let site = Site { local, metrics: metrics.clone() };
     let web = axum::serve(http, http::router(site))
         .with_graceful_shutdown(stopping.clone().cancelled_owned());

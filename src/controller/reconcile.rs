@@ -41,6 +41,7 @@ pub fn reconcile(state: &State, leases: &Leases, now: Timestamp, limits: Limits)
     }
     retire_jobs(state, limits.finished_jobs, &mut commands);
     let plan = scheduler::plan(state, &view(state, leases, now), limits.placements);
+    commands.extend(plan.recalls.into_iter().map(|attempt| Command::RecallAttempt { attempt }));
     commands.extend(plan.placements.into_iter().map(Command::PlaceTask));
     commands
 }
@@ -48,7 +49,12 @@ pub fn reconcile(state: &State, leases: &Leases, now: Timestamp, limits: Limits)
 /// What the scheduler may see: work goes only where this leader is heard.
 pub fn view(state: &State, leases: &Leases, now: Timestamp) -> View {
     let in_touch = |id: &WorkerId| leases.is_in_touch(*id, now);
-    View { now, in_touch: state.workers.keys().copied().filter(in_touch).collect() }
+    View {
+        now,
+        in_touch: state.workers.keys().copied().filter(in_touch).collect(),
+        leading_since: leases.leading_since(),
+        lease: leases.lease().length,
+    }
 }
 
 /// What a worker's report leads to; nothing where the state already says the same.

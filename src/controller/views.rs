@@ -22,6 +22,8 @@ pub fn scheduler_view(state: &State, term: Option<&Term>, now: Timestamp) -> Vie
         Some(term) => reconcile::view(state, &term.leases(), now),
         None => View {
             now,
+            leading_since: now,
+            lease: crate::model::Millis(0),
             in_touch: state
                 .workers
                 .iter()

@@ -180,6 +180,11 @@ impl JobSpec {
         }
     }
 
+    /// How many tasks it has.
+    pub fn tasks(&self) -> u64 {
+        self.array.as_ref().map_or(1, |array| array.indices.len())
+    }
+
     /// How many workers one attempt needs at least.
     pub fn nodes(&self) -> u32 {
         match self.layout {

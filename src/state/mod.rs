@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::apply::Outcome;
+pub use self::apply::{MOST_PREFETCHED, Outcome};
 pub use self::command::{Batch, Command, RegisterWorker, SubmitJob, Target};
 use self::derived::Derived;
 pub use self::derived::{Free, QueuePlace};

@@ -1,0 +1,115 @@
+//! Runs a job as plain processes of this machine.
+
+use std::{collections::BTreeMap, env};
+
+use super::{Rank, Work};
+use crate::worker::{attempt_dir::{Held, Launch}, strays::NONCE};
+
+/// What a job may see of the agent's own environment, beside `LC_*`. Everything else stays behind: secrets, what would
+/// change how programs load (`LD_PRELOAD`, `PYTHONHOME`), and what an outer scheduler or launcher has set
+/// (`CUDA_*`, `NCCL_*`, `SLURM_*`, `RANK`, …).
+const INHERITED: [&str; 9] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
+const UMASK: u32 = 0o022;
+
+/// What the shim is to do for `work`, with the agent's own environment and a nonce made now.
+pub fn launch(work: &Work) -> Launch {
+    let nonce = uuid::Uuid::new_v4().simple().to_string();
+    launch_with(work, env::vars_os().filter_map(to_utf8), nonce)
+}
+
+fn to_utf8(
+    (name, value): (std::ffi::OsString, std::ffi::OsString),
+) -> Option<(String, String)> {
+    Some((name.into_string().ok()?, value.into_string().ok()?))
+}
+
+fn launch_with(
+    work: &Work,
+    inherited: impl Iterator<Item = (String, String)>,
+    nonce: String,
+) -> Launch {
+    let env = environment(work, inherited, &nonce);
+    let home = || env.get("HOME").map_or("/", String::as_str).to_owned();
+    Launch {
+        attempt: work.attempt,
+        nonce,
+        argv: work.argv.clone(),
+        working_dir: work.working_dir.clone().unwrap_or_else(home),
+        env,
+        umask: UMASK,
+        time_limit: work.limits.time,
+        lost_after: work.limits.lost_after,
+        stop_signal: work.limits.stop_signal,
+        grace: work.limits.grace,
+        lost_grace: work.limits.lost_grace,
+        held: Held { epoch: work.epoch, cpus: work.cpus, memory: work.memory },
+        log_limit: work.limits.log.0,
+    }
+}
+
+/// The whole environment of a job. Pure, and in this order: later ones win.
+fn environment(
+    work: &Work,
+    inherited: impl Iterator<Item = (String, String)>,
+    nonce: &str,
+) -> BTreeMap<String, String> {
+    let mut env: BTreeMap<String, String> =
+        inherited.filter(|(name, _)| may_be_inherited(name)).collect();
+    env.insert("OMP_NUM_THREADS".to_owned(), (work.cpus.0 / 1000).max(1).to_string());
+    let own = work.env.iter().filter(|(name, _)| !name.starts_with("DRIGS_"));
+    env.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+    env.extend(identity(work, nonce));
+    env.extend(gpus(&work.gpus));
+    env.extend(work.rank.iter().flat_map(rank));
+    env
+}
+
+fn may_be_inherited(name: &str) -> bool {
+    INHERITED.contains(&name) || name.starts_with("LC_")
+}
+
+fn identity(work: &Work, nonce: &str) -> [(String, String); 7] {
+    let attempt = work.attempt;
+    [
+        ("DRIGS_JOB_ID", attempt.task.job.to_string()),
+        ("DRIGS_TASK_ID", attempt.task.index.to_string()),
+        ("DRIGS_ATTEMPT", attempt.number.to_string()),
+        ("DRIGS_ATTEMPT_ID", attempt.to_string()),
+        // An attempt holds one allocation, which goes by its name.
+        ("DRIGS_ALLOCATION_ID", attempt.to_string()),
+        ("DRIGS_WORKER_ID", work.worker.clone()),
+        (NONCE, nonce.to_owned()),
+    ]
+    .map(named)
+}
+
+/// Empty means none to CUDA; unset would mean all. The container runtime's word for none is `void`.
+fn gpus(uuids: &[String]) -> [(String, String); 3] {
+    let list = uuids.join(",");
+    let for_containers = if uuids.is_empty() { "void".to_owned() } else { list.clone() };
+    [
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
+        ("CUDA_VISIBLE_DEVICES", list),
+        ("NVIDIA_VISIBLE_DEVICES", for_containers),
+    ]
+    .map(named)
+}
+
+fn rank(rank: &Rank) -> [(String, String); 8] {
+    [
+        ("RANK", rank.rank.to_string()),
+        ("LOCAL_RANK", rank.local_rank.to_string()),
+        ("WORLD_SIZE", rank.world_size.to_string()),
+        ("LOCAL_WORLD_SIZE", rank.local_world_size.to_string()),
+        ("GROUP_RANK", rank.group_rank.to_string()),
+        ("MASTER_ADDR", rank.master_addr.clone()),
+        ("MASTER_PORT", rank.master_port.to_string()),
+        ("TORCHELASTIC_RUN_ID", rank.run_id.clone()),
+    ]
+    .map(named)
+}
+
+fn named((name, value): (&str, String)) -> (String, String) {
+    (name.to_owned(), value)
+}
