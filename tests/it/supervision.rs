@@ -270,7 +270,8 @@ async fn a_polite_job_may_clean_up_and_a_more_urgent_stop_is_heard() {
     wait_until("the trap is set", || agent.output(1).contains("ready"));
     agent.stop(1, intent(20_000)).await;
     let exit = agent.ended(1).await;
-    assert_eq!((exit.ended.clone(), agent.output(1).as_str()), (Ended::Exit(3), "ready\nbye\n"));
+    // The shell may also print that its sleep, which is of its group, was terminated.
+    assert_eq!((&exit.ended, agent.output(1).ends_with("bye\n")), (&Ended::Exit(3), true));
     assert_eq!(exit.to_ending().reason, EndReason::User);
 
     let deaf = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
@@ -302,7 +303,7 @@ async fn a_signal_reaches_the_job() {
     agent.supervisor.signal(attempt(1), 10).await.unwrap();
     let exit = agent.ended(1).await;
     assert_eq!((exit.ended, exit.stopped), (Ended::Exit(0), None));
-    assert_eq!(agent.output(1), "ready\ncheckpoint\n");
+    assert!(agent.output(1).ends_with("checkpoint\n"));
     assert!(matches!(agent.supervisor.signal(attempt(1), 10).await, Err(Error::NotRunning(_))));
     assert!(matches!(agent.supervisor.signal(attempt(1), 1000).await, Err(Error::NoSignal(1000))));
     assert!(matches!(agent.supervisor.stop(attempt(9), intent(1)).await, Err(Error::NotFound(_))));
