@@ -8,7 +8,7 @@ use std::{
 };
 
 use drigs::model::{
-    Array, IndexSet, JobId, JobSpec, LostAfter, Millis, MilliCpus, Request, TaskState,
+    Array, IndexSet, JobId, JobSpec, LostAfter, MilliCpus, Millis, Request, TaskState,
 };
 use drigs::rpc::api::{Api, WorkerAction};
 
@@ -112,7 +112,12 @@ fn a_worker_that_nobody_hears_ends_its_job_before_it_starts_elsewhere() {
     let beats = beats_by_attempt(&beats);
     let ends: Vec<u128> = beats.values().map(|times| *times.last().unwrap()).collect();
     let starts: Vec<u128> = beats.values().map(|times| times[0]).collect();
-    assert!(ends[0] < starts[1], "the first ended at {}, the second began at {}", ends[0], starts[1]);
+    assert!(
+        ends[0] < starts[1],
+        "the first ended at {}, the second began at {}",
+        ends[0],
+        starts[1]
+    );
 
     signal(lab.pid(&first), "CONT");
     let row = || lab.worker(&first);
@@ -131,7 +136,9 @@ fn an_outage_of_all_controllers_loses_nothing_and_touches_no_job() {
         .collect();
     wait_until("all run", || running.iter().all(|(_, file)| lines(file).len() == 1));
     let queued: Vec<JobId> = (0..200)
-        .map(|number| lab.submit(JobSpec { held: true, ..shell(&format!("queued-{number}"), "true") }))
+        .map(|number| {
+            lab.submit(JobSpec { held: true, ..shell(&format!("queued-{number}"), "true") })
+        })
         .collect();
 
     for controller in ["controller-1", "controller-2", "controller-3"] {
@@ -175,7 +182,8 @@ fn a_killed_leader_loses_no_acknowledged_submission_and_starts_none_twice() {
     for job in &acknowledged {
         lab.wait_for_state(*job, TaskState::Completed);
     }
-    let files: Vec<_> = fs::read_dir(&witness).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<_> =
+        fs::read_dir(&witness).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 60, "all ran");
     assert!(files.iter().all(|file| lines(file).len() == 1), "and none twice");
 }
@@ -202,10 +210,10 @@ fn a_leader_that_is_asked_to_end_hands_over_and_no_client_sees_an_error() {
 #[test]
 fn a_long_array_is_one_row_and_a_short_one_runs_each_task_once() {
     let lab = lab("2");
-    let array = |first, last| {
-        Some(Array { indices: IndexSet::from_range(first, last), max_running: None })
-    };
-    let huge = lab.submit(JobSpec { array: array(0, 999_999), held: true, ..shell("huge", "true") });
+    let array =
+        |first, last| Some(Array { indices: IndexSet::from_range(first, last), max_running: None });
+    let huge =
+        lab.submit(JobSpec { array: array(0, 999_999), held: true, ..shell("huge", "true") });
     assert_eq!(lab.job(huge).job.tasks.pending, 1_000_000);
 
     let (spec, file) = witnessed(&lab, "short", "true");

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, env};
 
 use super::{Rank, Work};
-use crate::worker::{attempt_dir::{Held, Launch}, strays::NONCE};
+use crate::worker::{
+    attempt_dir::{Held, Launch},
+    strays::NONCE,
+};
 
 /// What a job may see of the agent's own environment, beside `LC_*`. Everything else stays behind: secrets, what would
 /// change how programs load (`LD_PRELOAD`, `PYTHONHOME`), and what an outer scheduler or launcher has set
@@ -18,9 +21,7 @@ pub fn launch(work: &Work) -> Launch {
     launch_with(work, env::vars_os().filter_map(to_utf8), nonce)
 }
 
-fn to_utf8(
-    (name, value): (std::ffi::OsString, std::ffi::OsString),
-) -> Option<(String, String)> {
+fn to_utf8((name, value): (std::ffi::OsString, std::ffi::OsString)) -> Option<(String, String)> {
     Some((name.into_string().ok()?, value.into_string().ok()?))
 }
 

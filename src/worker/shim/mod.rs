@@ -281,7 +281,8 @@ impl Shim {
         let now = BootTime::now();
         let limits = [self.time_limit_at(), self.contact_lost_at()];
         let rung = self.ladder.as_ref().map(Ladder::due);
-        let next = limits.into_iter().flatten().chain(rung).map(|at| at.since(now).to_duration()).min();
+        let next =
+            limits.into_iter().flatten().chain(rung).map(|at| at.since(now).to_duration()).min();
         next.map_or(next_look, |next| next.min(next_look))
     }
 }
