@@ -8,7 +8,15 @@
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod model;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod scheduler;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
 
 // The shells.
+pub mod controller;
+pub mod raft;
+pub mod role;
+pub mod rpc;
+pub mod store;
+pub mod telemetry;
 pub mod worker;

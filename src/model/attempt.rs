@@ -24,10 +24,16 @@ pub struct Task {
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// Its last attempt ended in a way that gives it another one, not before the time given.
-    Queued { not_before: Timestamp, last: Option<Ending> },
+    Queued {
+        not_before: Timestamp,
+        last: Option<Ending>,
+    },
     Active(Attempt),
     /// Over for good. Such a row leaves memory at once and stays in the store.
-    Ended { attempt: Option<Attempt>, ending: Ending },
+    Ended {
+        attempt: Option<Attempt>,
+        ending: Ending,
+    },
 }
 
 /// One try of a task, and what it holds while it lasts.

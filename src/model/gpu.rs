@@ -22,7 +22,9 @@ pub struct Gpu {
 pub enum GpuHealth {
     Healthy,
     /// Gets no new work until the reason is gone.
-    Quarantined { reason: String },
+    Quarantined {
+        reason: String,
+    },
 }
 
 /// What the chip can do, as `major.minor` (8.0 is an A100, 9.0 an H100).

@@ -91,6 +91,42 @@ impl IndexSet {
         true
     }
 
+    /// Takes `first..=last` out, as far as it is in.
+    pub fn remove_range(&mut self, first: u32, last: u32) {
+        while let Some((known_first, known_last)) =
+            self.ranges.range(..=last).next_back().map(|(a, b)| (*a, *b))
+        {
+            if known_last < first {
+                return;
+            }
+            self.ranges.remove(&known_first);
+            if last < known_last {
+                self.ranges.insert(last + 1, known_last);
+            }
+            if known_first < first {
+                self.ranges.insert(known_first, first - 1);
+                return;
+            }
+        }
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &IndexSet) -> IndexSet {
+        let mut common = IndexSet::new();
+        let (mut ours, mut theirs) = (self.ranges().peekable(), other.ranges().peekable());
+        while let (Some((first, last)), Some((other_first, other_last))) =
+            (ours.peek().copied(), theirs.peek().copied())
+        {
+            common.insert_range(first.max(other_first), last.min(other_last));
+            // Whichever ends first has nothing more in common with the other.
+            match last < other_last {
+                true => ours.next(),
+                false => theirs.next(),
+            };
+        }
+        common
+    }
+
     pub fn extend(&mut self, other: &IndexSet) {
         for (first, last) in other.ranges() {
             self.insert_range(first, last);

@@ -27,6 +27,8 @@ pub struct Job {
     pub finished_at: Option<Timestamp>,
     /// The highest attempt number any of its tasks had: a task that is run again after its end starts above it.
     pub highest_attempt: u32,
+    /// What tasks from `queued` count their attempts from.
+    pub attempt_base: u32,
     /// The first task that failed for good, which is what `drigs wait` reports.
     pub first_failure: Option<FirstFailure>,
 }

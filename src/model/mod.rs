@@ -2,10 +2,13 @@
 
 mod allocation;
 mod attempt;
+mod check;
+mod explanation;
 mod gpu;
 mod id;
 mod index_set;
 mod job;
+mod order;
 mod spec;
 mod unit;
 mod user;
@@ -15,6 +18,8 @@ pub use self::allocation::{GpuGrant, Placement, Slice};
 pub use self::attempt::{
     Attempt, EndReason, Ending, Part, PartStatus, StopReason, Task, TaskState, TaskStatus,
 };
+pub use self::check::SpecError;
+pub use self::explanation::{Explanation, WaitReason};
 pub use self::gpu::{ComputeCapability, Gpu, GpuHealth};
 pub use self::id::{
     AttemptId, Epoch, GpuUuid, IdempotencyKey, JobId, ParseIdError, QueueName, TaskId, UserName,
@@ -22,11 +27,12 @@ pub use self::id::{
 };
 pub use self::index_set::{IndexSet, ParseIndexSetError};
 pub use self::job::{FirstFailure, Hold, Job};
+pub use self::order::{AttemptReport, Order, OrderStamp, Orders, Phase};
 pub use self::spec::{
     Array, Backend, Checkpoint, Container, Dependency, DependencyKind, Distribution, GpuRequest,
     JobSpec, Layout, LostAfter, Request, Retry, RetryCause, Stop,
 };
-pub use self::unit::{Bytes, Millis, MilliCpus, ParseUnitError, Timestamp};
+pub use self::unit::{Bytes, MilliCpus, Millis, ParseUnitError, Timestamp};
 pub use self::user::Queue;
 pub use self::worker::{Link, Mode, Worker};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bytes, ComputeCapability, IndexSet, JobId, Millis, MilliCpus, QueueName, Timestamp,
+    Bytes, ComputeCapability, IndexSet, JobId, MilliCpus, Millis, QueueName, Timestamp,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +180,11 @@ impl JobSpec {
         }
     }
 
+    /// How many tasks it has.
+    pub fn tasks(&self) -> u64 {
+        self.array.as_ref().map_or(1, |array| array.indices.len())
+    }
+
     /// How many workers one attempt needs at least.
     pub fn nodes(&self) -> u32 {
         match self.layout {
@@ -191,11 +196,7 @@ impl JobSpec {
 
 impl Default for Request {
     fn default() -> Self {
-        Request {
-            cpus: MilliCpus::from_cores(1),
-            memory: Bytes(0),
-            gpus: GpuRequest::default(),
-        }
+        Request { cpus: MilliCpus::from_cores(1), memory: Bytes(0), gpus: GpuRequest::default() }
     }
 }
 

@@ -81,11 +81,8 @@ impl Millis {
             text: text.to_owned(),
             expected: "a length of time (such as 90s, 30m, 4h, 2d, 1:30:00 or 1-12:00)",
         };
-        let parsed = if text.contains([':', '-']) {
-            parse_clock(text)
-        } else {
-            parse_suffixed(text, bare)
-        };
+        let parsed =
+            if text.contains([':', '-']) { parse_clock(text) } else { parse_suffixed(text, bare) };
         let millis = parsed.ok_or_else(fault)?;
         if millis > 10.0 * 366.0 * 86_400_000.0 {
             return Err(fault());
@@ -147,7 +144,11 @@ impl fmt::Display for Millis {
         let seconds = self.0 / 1000;
         let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
         let two = |f: &mut fmt::Formatter<'_>, big: u64, unit: char, small: u64, next: char| {
-            if small == 0 { write!(f, "{big}{unit}") } else { write!(f, "{big}{unit}{small}{next}") }
+            if small == 0 {
+                write!(f, "{big}{unit}")
+            } else {
+                write!(f, "{big}{unit}{small}{next}")
+            }
         };
         if days > 0 {
             two(f, days, 'd', hours, 'h')

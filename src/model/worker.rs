@@ -35,7 +35,10 @@ pub struct Worker {
 pub enum Mode {
     Active,
     /// What runs there may end; nothing new starts.
-    Draining { reason: String, since: Timestamp },
+    Draining {
+        reason: String,
+        since: Timestamp,
+    },
 }
 
 /// Whether a leader hears from it.
@@ -44,7 +47,9 @@ pub enum Mode {
 pub enum Link {
     Connected,
     /// Its lease ran out. Its attempts may still run: nothing is decided from silence alone.
-    Silent { since: Timestamp },
+    Silent {
+        since: Timestamp,
+    },
 }
 
 impl Worker {

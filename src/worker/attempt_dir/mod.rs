@@ -36,7 +36,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    record::{Claim, Ended, Exit, Intent, Launch, Prepared, StopCause, Stopped, Tree},
+    record::{Claim, Ended, Exit, Held, Intent, Launch, Prepared, StopCause, Stopped, Tree},
     retention::{Retention, prune},
     scan::{Found, FoundState, Status, scan},
 };

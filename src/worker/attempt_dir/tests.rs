@@ -24,6 +24,8 @@ fn launch(job: u64) -> Launch {
         lost_after: None,
         stop_signal: 15,
         grace: Millis(500),
+        lost_grace: Millis(400),
+        held: Held::default(),
         log_limit: 1 << 20,
     }
 }

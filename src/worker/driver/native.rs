@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, env};
 
 use super::{Rank, Work};
-use crate::worker::{attempt_dir::Launch, strays::NONCE};
+use crate::worker::{
+    attempt_dir::{Held, Launch},
+    strays::NONCE,
+};
 
 /// What a job may see of the agent's own environment, beside `LC_*`. Everything else stays behind: secrets, what would
 /// change how programs load (`LD_PRELOAD`, `PYTHONHOME`), and what an outer scheduler or launcher has set
@@ -18,9 +21,7 @@ pub fn launch(work: &Work) -> Launch {
     launch_with(work, env::vars_os().filter_map(to_utf8), nonce)
 }
 
-fn to_utf8(
-    (name, value): (std::ffi::OsString, std::ffi::OsString),
-) -> Option<(String, String)> {
+fn to_utf8((name, value): (std::ffi::OsString, std::ffi::OsString)) -> Option<(String, String)> {
     Some((name.into_string().ok()?, value.into_string().ok()?))
 }
 
@@ -42,6 +43,8 @@ fn launch_with(
         lost_after: work.limits.lost_after,
         stop_signal: work.limits.stop_signal,
         grace: work.limits.grace,
+        lost_grace: work.limits.lost_grace,
+        held: Held { epoch: work.epoch, cpus: work.cpus, memory: work.memory },
         log_limit: work.limits.log.0,
     }
 }
@@ -118,13 +121,14 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{AttemptId, Bytes, JobId, Millis, MilliCpus, TaskId},
+        model::{AttemptId, Bytes, Epoch, JobId, MilliCpus, Millis, TaskId},
         worker::driver::Limits,
     };
 
     fn work() -> Work {
         Work {
             attempt: AttemptId { task: TaskId { job: JobId(12), index: 3 }, number: 1 },
+            epoch: Epoch(1),
             worker: "w7".to_owned(),
             argv: vec!["python".to_owned(), "train.py".to_owned()],
             env: BTreeMap::new(),
@@ -137,6 +141,7 @@ mod tests {
                 lost_after: Some(Millis::from_hours(1)),
                 stop_signal: 15,
                 grace: Millis::from_secs(30),
+                lost_grace: Millis::from_secs(5),
                 log: Limits::DEFAULT_LOG,
             },
             rank: None,

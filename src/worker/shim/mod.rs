@@ -242,7 +242,7 @@ impl Shim {
         }
         if self.contact_lost_at().is_some_and(|limit| now >= limit) {
             self.lost_contact = true;
-            let grace = self.launch.grace.min(LOST_CONTACT_GRACE);
+            let grace = self.launch.lost_grace.min(LOST_CONTACT_GRACE);
             self.stop(StopCause::LostContact, "the worker's loss of contact", grace);
         }
     }
@@ -298,7 +298,8 @@ impl Shim {
         let now = BootTime::now();
         let limits = [self.time_limit_at(), self.contact_lost_at()];
         let rung = self.ladder.as_ref().map(Ladder::due);
-        let next = limits.into_iter().flatten().chain(rung).map(|at| at.since(now).to_duration()).min();
+        let next =
+            limits.into_iter().flatten().chain(rung).map(|at| at.since(now).to_duration()).min();
         next.map_or(next_look, |next| next.min(next_look))
     }
 }

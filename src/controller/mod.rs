@@ -1,0 +1,131 @@
+//! A controller: replicates the state, answers people and workers, and, while it leads, decides.
+
+// Pure, like the core: they decide, and leave the acting to others.
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod lease;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod reconcile;
+
+mod clock;
+mod config;
+mod front;
+mod http;
+mod hub;
+mod leader;
+mod local;
+mod logs;
+mod metrics;
+mod views;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{net::TcpListener, sync::watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use self::config::{Config, ControllerArgs};
+use self::{
+    clock::Clock,
+    front::Front,
+    http::Site,
+    hub::{Hub, Sessions},
+    local::Local,
+    metrics::Metrics,
+};
+use crate::raft::{self, Raft};
+use crate::rpc::{auth::Auth, server};
+
+/// How long a leader that shuts down waits for another to take over.
+const HAND_OVER: Duration = Duration::from_secs(3);
+/// How long requests under way may take to end at shutdown.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Runs a controller until `shutdown`, then hands over what it leads and ends.
+///
+/// # Errors
+/// When it cannot start: the data directory is another's, a port is taken, …
+pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let listener = bind(config.listen).await?;
+    let http = bind(config.http).await?;
+    let raft = Raft::open(raft_config(&config)).await?;
+    let clock = Clock::start();
+    let metrics = Arc::new(Metrics::default());
+    let (terms_sender, terms) = watch::channel(None);
+    let stopping = CancellationToken::new();
+
+    let sessions = Sessions::new(raft.clone(), terms.clone());
+    let local = Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock };
+    let front = Front::new(local.clone(), config.token.clone());
+    let auth = Auth { token: config.token.clone() };
+    let services = server::Services::default()
+        .api(Arc::new(front), Arc::new(local.clone()), auth.clone())
+        .hub(Arc::new(Hub(sessions)), auth)
+        .merge(raft.peer_service());
+    let serving =
+        tokio::spawn(server::serve(listener, services, stopping.clone().cancelled_owned(), DRAIN));
+    let site = Site { local, metrics: metrics.clone() };
+    let web = axum::serve(http, http::router(site))
+        .with_graceful_shutdown(stopping.clone().cancelled_owned());
+    let web = tokio::spawn(web.into_future());
+    let leading = tokio::spawn(leader::run(
+        raft.clone(),
+        config.lease,
+        clock,
+        metrics.clone(),
+        terms_sender,
+        stopping.clone(),
+    ));
+    let counting = tokio::spawn(count_leader_changes(raft.clone(), metrics, stopping.clone()));
+    info!(id = config.id, listen = %config.listen, http = %config.http, "controller serves");
+
+    shutdown.cancelled().await;
+    if raft.leadership().borrow().is_me
+        && let Err(error) = tokio::time::timeout(HAND_OVER, raft.transfer_leadership(None))
+            .await
+            .map_err(anyhow::Error::from)
+            .and_then(|done| Ok(done?))
+    {
+        warn!(%error, "nobody took over the leadership");
+    }
+    stopping.cancel();
+    let _ = tokio::join!(serving, leading, web, counting);
+    raft.shutdown().await.context("the log was not closed in order")
+}
+
+async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}: is another controller running here?"))
+}
+
+fn raft_config(config: &Config) -> raft::Config {
+    raft::Config {
+        heartbeat: config.heartbeat.to_duration(),
+        election_min: config.election_min.to_duration(),
+        election_max: config.election_max.to_duration(),
+        ..raft::Config::new(
+            config.id,
+            config.data_dir.clone(),
+            config.peers.clone(),
+            config.token.clone(),
+        )
+    }
+}
+
+async fn count_leader_changes(raft: Raft, metrics: Arc<Metrics>, stopping: CancellationToken) {
+    let mut leadership = raft.leadership();
+    let mut last = None;
+    loop {
+        let leader = leadership.borrow_and_update().leader;
+        if leader.is_some() && leader != last {
+            metrics.leader_changes.inc();
+            info!(leader, "leader changed");
+            last = leader;
+        }
+        tokio::select! {
+            changed = leadership.changed() => if changed.is_err() { return },
+            () = stopping.cancelled() => return,
+        }
+    }
+}
