@@ -1,6 +1,7 @@
 //! Words on the wire: generated code, its conversion to the nouns, and the client that follows the leader.
 
 pub mod api;
+pub mod json;
 pub mod session;
 
 pub mod client;
