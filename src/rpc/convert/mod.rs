@@ -6,7 +6,7 @@ mod log;
 mod spec;
 mod worker;
 
-pub(crate) use self::log::{decode_batch, encode_batch};
+pub(crate) use self::log::{decode_batch, encode_commands, join_commands};
 
 /// Why a message means nothing to this program.
 #[derive(Debug, thiserror::Error)]
