@@ -93,8 +93,11 @@ impl Global {
         let config = Config::load()?;
         let format = match (self.output, &config.output) {
             (Some(format), _) => format,
-            (None, Some(name)) => clap::ValueEnum::from_str(name, true)
-                .map_err(|_| Failure::usage(format!("the config file's output `{name}` is not table, wide, json or yaml")))?,
+            (None, Some(name)) => clap::ValueEnum::from_str(name, true).map_err(|_| {
+                Failure::usage(format!(
+                    "the config file's output `{name}` is not table, wide, json or yaml"
+                ))
+            })?,
             (None, None) => Format::default(),
         };
         let controllers = match (self.controllers, config.controllers) {
@@ -111,9 +114,9 @@ impl Global {
                 (None, None) => None,
             },
         };
-        let deadline = self
-            .deadline
-            .map_or(ClientConfig::DEFAULT_DEADLINE, |it| it.to_duration().max(Duration::from_millis(1)));
+        let deadline = self.deadline.map_or(ClientConfig::DEFAULT_DEADLINE, |it| {
+            it.to_duration().max(Duration::from_millis(1))
+        });
         Ok(Connection {
             client: ClientConfig {
                 controllers,

@@ -45,7 +45,8 @@ fn text(explanation: &Explanation, screen: &Screen<'_>) -> String {
         None => {}
     }
     if let Some(start) = explanation.earliest_start {
-        let _ = writeln!(text, "  By known time limits it starts at {}.", screen.moment_and_age(start));
+        let _ =
+            writeln!(text, "  By known time limits it starts at {}.", screen.moment_and_age(start));
     }
     text
 }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use clap::Args;
 
 use crate::cli::{
-    Session, jobs,
+    Session,
     failure::Failure,
+    jobs,
     screen::{Cell, Screen, Table},
     target,
 };
@@ -154,9 +155,8 @@ fn limits(spec: &JobSpec) -> String {
 }
 
 fn tasks(tasks: &[TaskView], screen: &Screen<'_>) -> String {
-    let mut table = Table::new([
-        ">TASK", "STATE", ">ATTEMPT", "WORKER", "STARTED", ">TIME", "GPUS", "END",
-    ]);
+    let mut table =
+        Table::new([">TASK", "STATE", ">ATTEMPT", "WORKER", "STARTED", ">TIME", "GPUS", "END"]);
     for task in tasks {
         let time = task.started_at.map(|at| screen.elapsed(at, task.ended_at));
         table.row([

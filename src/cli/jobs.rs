@@ -88,7 +88,15 @@ pub fn table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
         return wide_table(jobs, screen);
     }
     let mut table = Table::new([
-        ">ID", "NAME", "USER", "QUEUE", "STATE", ">TASKS", ">GPUS", ">TIME", "REASON/WORKER",
+        ">ID",
+        "NAME",
+        "USER",
+        "QUEUE",
+        "STATE",
+        ">TASKS",
+        ">GPUS",
+        ">TIME",
+        "REASON/WORKER",
     ]);
     for job in jobs {
         table.row(common(job, screen));
@@ -98,8 +106,21 @@ pub fn table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
 
 fn wide_table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
     let mut table = Table::new([
-        ">ID", "NAME", "USER", "QUEUE", "STATE", ">TASKS", ">GPUS", ">TIME", "REASON/WORKER",
-        ">PRIORITY", ">NODES", ">CPUS", ">MEMORY", ">LIMIT", "SUBMITTED",
+        ">ID",
+        "NAME",
+        "USER",
+        "QUEUE",
+        "STATE",
+        ">TASKS",
+        ">GPUS",
+        ">TIME",
+        "REASON/WORKER",
+        ">PRIORITY",
+        ">NODES",
+        ">CPUS",
+        ">MEMORY",
+        ">LIMIT",
+        "SUBMITTED",
     ]);
     for job in jobs {
         let limit = job.time_limit_ms.map(|limit| Millis(limit).to_string()).unwrap_or_default();

@@ -106,7 +106,7 @@ enum Command {
     /// List queues
     Queues(queues::QueuesArgs),
     /// Create or change a queue
-    PutQueue(queues::PutQueueArgs),
+    QueueSet(queues::QueueSetArgs),
     /// Show the cluster at a glance
     Status(status::StatusArgs),
     /// Look after the controllers
@@ -137,6 +137,20 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let _ = writeln!(io::stderr(), "drigs: {}", failure.message);
             }
             ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Runs `drigs lab`.
+pub fn run_lab(args: lab::LabArgs) -> ExitCode {
+    let ended = tokio::runtime::Runtime::new()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(lab::run(args)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "drigs: {error:#}");
+            ExitCode::from(code::FAILED)
         }
     }
 }
@@ -204,7 +218,7 @@ async fn carry_out(command: Command, mut session: Session<'_, impl Api>) -> Resu
         Command::Worker(args) => workers::act(args, session).await,
         Command::Gpus(args) => gpus::run(args, session).await,
         Command::Queues(args) => queues::list(args, session).await,
-        Command::PutQueue(args) => queues::put(args, session).await,
+        Command::QueueSet(args) => queues::set(args, session).await,
         Command::Status(args) => status::run(args, session).await,
         Command::Cluster(args) => cluster::run(args, session).await,
         Command::Completions(_) => unreachable!("needs no session"),
@@ -215,6 +229,3 @@ fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Timestamp(since.map_or(0, |since| since.as_millis() as u64))
 }
-
-#[cfg(test)]
-mod tests;

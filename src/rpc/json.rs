@@ -64,7 +64,9 @@ fn length(millis: u64) -> String {
 fn cores(thousandths: u64) -> Number {
     match thousandths % 1000 {
         0 => Number::from(thousandths / 1000),
-        _ => Number::from_f64(thousandths as f64 / 1000.0).expect("a quotient of integers is finite"),
+        _ => {
+            Number::from_f64(thousandths as f64 / 1000.0).expect("a quotient of integers is finite")
+        }
     }
 }
 

@@ -82,11 +82,6 @@ impl Screen<'_> {
         let _ = writeln!(self.err, "{text}");
     }
 
-    /// Whether people read it, not programs.
-    pub fn is_table(&self) -> bool {
-        matches!(self.format, Format::Table | Format::Wide)
-    }
-
     pub fn is_wide(&self) -> bool {
         self.format == Format::Wide
     }

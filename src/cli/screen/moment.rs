@@ -8,7 +8,7 @@ use crate::model::Timestamp;
 pub fn short(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     let local = |at: Timestamp| {
         let millis = i64::try_from(at.0).ok()?;
-        Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned(zone.clone()))
+        Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned_datetime(zone.clone()))
     };
     let (Some(at), Some(now)) = (local(at), local(now)) else { return String::from("?") };
     let form = if at.date() == now.date() {

@@ -54,7 +54,9 @@ const JOB: &[Key] = &[
     ("on_disconnect", "lost_after", |draft, it| {
         set(&mut draft.lost_after, it.parse(value::on_disconnect))
     }),
-    ("lost_after", "lost_after", |draft, it| set(&mut draft.lost_after, it.parse(value::lost_after))),
+    ("lost_after", "lost_after", |draft, it| {
+        set(&mut draft.lost_after, it.parse(value::lost_after))
+    }),
 ];
 
 const RESOURCES: &[Key] = &[
@@ -72,9 +74,7 @@ const RESOURCES: &[Key] = &[
     ("gpu_sharing", "gpu_sharing", |draft, it| set(&mut draft.gpu_sharing, it.boolean())),
     ("cpus", "cpus", |draft, it| set(&mut draft.cpus, it.parse(value::cpus))),
     ("memory", "memory", |draft, it| set(&mut draft.memory, it.parse(value::memory_in_file))),
-    ("memory_bytes", "memory", |draft, it| {
-        set(&mut draft.memory, it.parse(value::memory_in_file))
-    }),
+    ("memory_bytes", "memory", |draft, it| set(&mut draft.memory, it.parse(value::memory_in_file))),
     ("topology_aware", "topology_aware", |draft, it| set(&mut draft.topology_aware, it.boolean())),
     ("min_compute_capability", "min_compute_capability", |draft, it| {
         set(&mut draft.min_compute_capability, it.parse(value::compute_capability))
@@ -94,9 +94,7 @@ const DISTRIBUTION: &[Key] = &[
     ("world_size", "world_size", |draft, it| {
         set(&mut draft.distribution.world_size, it.parse(world_size))
     }),
-    ("master_addr", "master_addr", |draft, it| {
-        set(&mut draft.distribution.master_addr, it.text())
-    }),
+    ("master_addr", "master_addr", |draft, it| set(&mut draft.distribution.master_addr, it.text())),
     ("master_port", "master_port", |draft, it| {
         set(&mut draft.distribution.master_port, it.parse(port))
     }),
@@ -125,9 +123,7 @@ const RETRY: &[Key] = &[
     ("max", "retry", |draft, it| set(&mut draft.retry_max, it.parse(value::count))),
     ("on", "retry_on", |draft, it| {
         let causes: Result<_, Fault> = match &it.value {
-            Value::List(items) => {
-                items.iter().map(|item| item.parse(value::retry_cause)).collect()
-            }
+            Value::List(items) => items.iter().map(|item| item.parse(value::retry_cause)).collect(),
             _ => it.parse(value::retry_causes),
         };
         set(&mut draft.retry_on, causes)
@@ -219,7 +215,9 @@ impl Node {
                 continue;
             }
             if let Some(other) = said.insert(field, key) {
-                return Err(place.fault(format!("`{key}` says again what `{other}` says; keep one")));
+                return Err(
+                    place.fault(format!("`{key}` says again what `{other}` says; keep one"))
+                );
             }
             draft.places.insert(field, node.place.clone());
             apply(draft, node)?;

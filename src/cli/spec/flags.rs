@@ -159,7 +159,8 @@ impl SpecFlags {
             }
         }
         for text in &self.env {
-            let (name, value) = variable(text, environment).map_err(|it| place("--env").fault(it))?;
+            let (name, value) =
+                variable(text, environment).map_err(|it| place("--env").fault(it))?;
             draft.env.insert(name, value);
         }
         if let Some(list) = &self.export {
@@ -242,10 +243,7 @@ fn variable(text: &str, environment: Environment<'_>) -> Result<(String, String)
     }
 }
 
-fn exported(
-    list: &str,
-    environment: Environment<'_>,
-) -> Result<Vec<(String, String)>, String> {
+fn exported(list: &str, environment: Environment<'_>) -> Result<Vec<(String, String)>, String> {
     match list {
         "NONE" => Ok(Vec::new()),
         _ if list.split(',').any(|word| word == "ALL") => Err(String::from(

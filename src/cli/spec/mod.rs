@@ -17,7 +17,9 @@ use crate::model::{JobSpec, Timestamp};
 pub use self::draft::Draft;
 pub use self::file::read_file;
 pub use self::flags::{SpecFlags, condensed};
+pub use self::node::parse_error;
 pub use self::script::read_script;
+pub use self::value::{priority, seconds};
 
 /// What is wrong with a submission, in one line that starts with the place: a flag, or `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,8 +61,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// ` did you mean …?` for a word that is close to a known one.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The known word that is close enough to `word` to have been meant.
+fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
         .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
@@ -68,6 +70,3 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
-
-#[cfg(test)]
-mod tests;

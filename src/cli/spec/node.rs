@@ -34,12 +34,16 @@ pub fn parse(file: &str, text: &str) -> Result<Node, Fault> {
         let size = Bytes(text.len() as u64);
         return Err(Place::new(file).fault(format!("is {size} in size; at most 1M is read")));
     }
-    let spanned: Spanned<Raw> = serde_saphyr::from_str(text).map_err(|error| {
-        let place = error.location().map_or_else(|| Place::new(file), |it| place(file, it));
-        place.fault(message_of(&error))
-    })?;
+    let spanned: Spanned<Raw> =
+        serde_saphyr::from_str(text).map_err(|error| parse_error(file, &error))?;
     let lines: Vec<&str> = text.lines().collect();
     Ok(Source { file, lines: &lines }.node(spanned))
+}
+
+/// A parser's complaint about `file`.
+pub fn parse_error(file: &str, error: &serde_saphyr::Error) -> Fault {
+    let place = error.location().map_or_else(|| Place::new(file), |it| place(file, it));
+    place.fault(message_of(error))
 }
 
 /// The parser's own complaint without its place, which stands in front already.

@@ -272,7 +272,9 @@ pub enum Begin {
 /// `now+1h`, `16:00`, `2026-01-31`, `2026-01-31T16:00`, or a time with its zone.
 pub fn begin(text: &str) -> Parsed<Begin> {
     let fault = || {
-        format!("`{text}` is not a time (such as now+1h, 16:00, 2026-01-31T16:00 or 2026-01-31T16:00Z)")
+        format!(
+            "`{text}` is not a time (such as now+1h, 16:00, 2026-01-31T16:00 or 2026-01-31T16:00Z)"
+        )
     };
     if let Some(rest) = text.strip_prefix("now") {
         return match rest.strip_prefix('+') {
@@ -297,7 +299,7 @@ impl Begin {
     /// The time does not exist, or lies before 1970.
     pub fn at(self, now: Timestamp, zone: &TimeZone) -> Parsed<Timestamp> {
         let impossible = |_| String::from("the time is out of range");
-        let millis = |zoned: jiff::Zoned| {
+        let millis = |zoned: jiff::ZonedDateTime| {
             u64::try_from(zoned.timestamp().as_millisecond())
                 .map(Timestamp)
                 .map_err(|_| String::from("the time lies before 1970"))
@@ -305,16 +307,18 @@ impl Begin {
         match self {
             Begin::In(length) => Ok(now + length),
             Begin::At(at) => Ok(at),
-            Begin::Local(moment) => millis(moment.to_zoned(zone.clone()).map_err(impossible)?),
+            Begin::Local(moment) => {
+                millis(moment.to_zoned_datetime(zone.clone()).map_err(impossible)?)
+            }
             Begin::Next(time) => {
                 let now = jiff::Timestamp::from_millisecond(now.0 as i64)
                     .map_err(impossible)?
-                    .to_zoned(zone.clone());
+                    .to_zoned_datetime(zone.clone());
                 let day = match time > now.time() {
                     true => now.date(),
                     false => now.date().tomorrow().map_err(impossible)?,
                 };
-                millis(day.to_datetime(time).to_zoned(zone.clone()).map_err(impossible)?)
+                millis(day.to_datetime(time).to_zoned_datetime(zone.clone()).map_err(impossible)?)
             }
         }
     }
