@@ -65,10 +65,6 @@ impl<'a> Reservation<'a> {
         })
     }
 
-    pub fn touches(&self, worker: WorkerId) -> bool {
-        self.futures.contains_key(&worker)
-    }
-
     /// Whether what ends at `until` is gone before the reserved job could start.
     pub fn outlasts(&self, until: Option<Timestamp>) -> bool {
         matches!((self.at, until), (Some(at), Some(until)) if until <= at)

@@ -118,8 +118,7 @@ fn show_task(state: &State, id: TaskId, task: &Task) -> String {
         TaskStatus::Active(attempt) => text += &show_attempt(state, attempt),
     }
     if task.failures + task.cluster_failures > 0 {
-        let _ =
-            write!(text, ", {} own failures, {} others", task.failures, task.cluster_failures);
+        let _ = write!(text, ", {} own failures, {} others", task.failures, task.cluster_failures);
     }
     for worker in &task.avoid {
         let _ = write!(text, ", avoids {}", worker_name(state, *worker));
