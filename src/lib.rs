@@ -13,8 +13,10 @@ pub mod scheduler;
 pub mod state;
 
 // The shells.
+pub mod cli;
 pub mod controller;
 pub mod raft;
+pub mod role;
 pub mod rpc;
 pub mod store;
 pub mod telemetry;

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::model::{
-    AttemptId, AttemptReport, Backend, EndReason, Ending, Epoch, LostAfter, Order, OrderStamp,
+    AttemptId, AttemptReport, Backend, EndReason, Ending, LostAfter, Millis, Order, OrderStamp,
     Orders, Phase, StopReason,
 };
 use crate::rpc::{
@@ -44,6 +44,8 @@ pub struct Agent {
     contact: Contact,
     attempts: BTreeMap<AttemptId, Entry>,
     orders: Vec<Order>,
+    /// The longest that a stop for lost contact may take: the controllers wait only so much longer.
+    lost_grace: Millis,
     /// Something is not yet reported.
     dirty: bool,
 }
@@ -84,7 +86,8 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let (supervisor, mut events, found) = Supervisor::open(&config.data_dir).await?;
     let boot_id = clock::boot_id().context("cannot tell this boot of the machine from others")?;
     let identity = Identity::load(supervisor.dir().root(), &boot_id)?;
-    let contact = Contact::open(supervisor.dir(), &boot_id).context("cannot write the contact file")?;
+    let contact =
+        Contact::open(supervisor.dir(), &boot_id).context("cannot write the contact file")?;
     info!(name = %config.name, uuid = %identity.uuid, epoch = %identity.epoch, found = found.len(), "worker starts");
     let mut agent = Agent {
         attempts: found.iter().map(|found| (found.attempt, adopt(found))).collect(),
@@ -94,6 +97,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         supervisor,
         contact,
         orders: Vec::new(),
+        lost_grace: Millis(0),
         dirty: true,
     };
     let result = agent.serve(&mut events, &shutdown).await;
@@ -240,6 +244,7 @@ impl Agent {
         let hub = session.hub;
         info!(worker = %welcome.worker, cluster = welcome.cluster_id, term = welcome.term, "joined");
         self.join(&welcome)?;
+        self.lost_grace = Millis(welcome.lease.0 / 2);
         let lease = welcome.lease.to_duration();
         let mut tick = tokio::time::interval(lease / REPORTS_PER_LEASE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -252,8 +257,7 @@ impl Agent {
             if self.dirty && unanswered.len() < MOST_UNANSWERED {
                 number += 1;
                 unanswered.push_back((number, BootTime::now()));
-                let report =
-                    Report { number, attempts: self.reports().collect(), gpus: None };
+                let report = Report { number, attempts: self.reports().collect(), gpus: None };
                 self.dirty = false;
                 if outbound.send(WorkerMessage::Report(report)).await.is_err() {
                     return Ok(Over::Broken(String::from("the controller is gone")));
@@ -367,13 +371,9 @@ impl Agent {
 
     fn prepare(&mut self, attempt: AttemptId) -> Option<attempt_dir::Launch> {
         let order = self.orders.iter().find(|order| order.attempt == attempt)?;
-        let held = Held {
-            epoch: order.slice.epoch,
-            cpus: order.slice.cpus,
-            memory: order.slice.memory,
-        };
-        let launch = driver::native::launch(&self.work(order), held.clone());
-        let entry = Entry { held, running: false, stopping: false, ending: None };
+        let launch = driver::native::launch(&self.work(order));
+        let entry =
+            Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
         self.attempts.insert(attempt, entry);
         Some(launch)
     }
@@ -382,6 +382,7 @@ impl Agent {
         let spec = &order.spec;
         Work {
             attempt: order.attempt,
+            epoch: order.slice.epoch,
             worker: self.config.name.to_string(),
             argv: spec.command.clone(),
             env: spec.env.clone(),
@@ -397,6 +398,7 @@ impl Agent {
                 },
                 stop_signal: spec.stop.signal,
                 grace: spec.stop.grace,
+                lost_grace: spec.stop.grace.min(self.lost_grace),
                 log: self.config.log_limit,
             },
             rank: None,
@@ -411,7 +413,7 @@ impl Agent {
             StopCause::NotOurs => (EndReason::NodeLost, "the worker: it was given up meanwhile"),
         };
         let order = self.orders.iter().find(|order| order.attempt == attempt);
-        let grace = order.map_or(crate::model::Millis(0), |order| order.spec.stop.grace);
+        let grace = order.map_or(Millis(0), |order| order.spec.stop.grace);
         info!(%attempt, %reason, "stopping");
         let intent = Intent { reason, by: by.to_owned(), grace };
         if let Err(error) = self.supervisor.stop(attempt, intent).await {

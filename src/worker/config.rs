@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, ensure};
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::model::{Bytes, MilliCpus, WorkerName};
 use crate::telemetry::LogFormat;
@@ -12,6 +12,8 @@ use crate::worker::{gpu::Inventory, machine};
 /// Flags of `drigs-worker`.
 #[derive(Args, Clone, Debug)]
 pub struct WorkerArgs {
+    #[command(subcommand)]
+    pub action: Option<WorkerAction>,
     /// Controllers to join, any or all of them: host:7070,host:7070
     #[arg(long, env = "DRIGS_CONTROLLERS", default_value = "127.0.0.1:7070")]
     pub join: String,
@@ -50,6 +52,16 @@ pub struct WorkerArgs {
     pub log_format: LogFormat,
 }
 
+/// What can be done with a worker's data directory while no worker runs on it.
+#[derive(Subcommand, Clone, Debug)]
+pub enum WorkerAction {
+    /// End everything that still runs from this data directory
+    StopAll {
+        #[arg(long, default_value = "drigs-data/worker")]
+        data_dir: PathBuf,
+    },
+}
+
 /// What a worker needs to know before it starts.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -73,8 +85,13 @@ impl WorkerArgs {
     /// Says which flag is wrong and what would be right.
     pub fn check(self) -> anyhow::Result<Config> {
         let token = self.read_token()?;
-        let join: Vec<String> =
-            self.join.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect();
+        let join: Vec<String> = self
+            .join
+            .split(',')
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect();
         ensure!(!join.is_empty(), "--join names no controller: write HOST:PORT,HOST:PORT");
         let name = self.name.clone().unwrap_or_else(machine::host_name);
         check_name("--name", &name)?;
@@ -91,7 +108,11 @@ impl WorkerArgs {
             cpus: MilliCpus::from_cores(cpus),
             memory,
             gpus: self.gpus.parse::<Inventory>().context("--gpus")?,
-            labels: self.labels.iter().map(|text| parse_label(text)).collect::<anyhow::Result<_>>()?,
+            labels: self
+                .labels
+                .iter()
+                .map(|text| parse_label(text))
+                .collect::<anyhow::Result<_>>()?,
             ephemeral: self.ephemeral,
             log_limit: Bytes::parse(&self.log_limit, Bytes::from_mib(1)).context("--log-limit")?,
             data_dir: self.data_dir,
@@ -108,11 +129,13 @@ impl WorkerArgs {
 }
 
 fn parse_label(text: &str) -> anyhow::Result<(String, String)> {
-    let (key, value) = text
-        .split_once('=')
-        .with_context(|| format!("--label {text} is not KEY=VALUE"))?;
+    let (key, value) =
+        text.split_once('=').with_context(|| format!("--label {text} is not KEY=VALUE"))?;
     check_name("--label", key)?;
-    ensure!(value.len() <= LONGEST_NAME, "--label {key}: its value is longer than {LONGEST_NAME} bytes");
+    ensure!(
+        value.len() <= LONGEST_NAME,
+        "--label {key}: its value is longer than {LONGEST_NAME} bytes"
+    );
     Ok((key.to_owned(), value.to_owned()))
 }
 

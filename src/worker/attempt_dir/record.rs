@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{AttemptId, EndReason, Ending, Millis, Timestamp},
+    model::{AttemptId, Bytes, EndReason, Ending, Epoch, MilliCpus, Millis, Timestamp},
     worker::{clock::BootTime, process::Process},
 };
 
@@ -27,8 +27,20 @@ pub struct Launch {
     pub stop_signal: i32,
     /// From the stop signal to SIGKILL.
     pub grace: Millis,
+    /// The same when it is stopped because no leader was heard of: it must be gone before it may start elsewhere.
+    pub lost_grace: Millis,
     /// How much of the output is kept, in bytes.
     pub log_limit: u64,
+    pub held: Held,
+}
+
+/// What the attempt holds of this machine, for the agent that finds it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The life of the worker in which it was ordered.
+    pub epoch: Epoch,
+    pub cpus: MilliCpus,
+    pub memory: Bytes,
 }
 
 /// `launch.json`
@@ -154,7 +166,8 @@ impl Exit {
             Ended::StartFailed { message, .. } => ending.message = Some(message.clone()),
             Ended::NeverStarted => ending.message = Some("stopped before it started".to_owned()),
             Ended::Stuck => {
-                ending.message = Some("the job hangs in the kernel and cannot be killed".to_owned());
+                ending.message =
+                    Some("the job hangs in the kernel and cannot be killed".to_owned());
             }
             Ended::SupervisorLost => {
                 ending.message = Some("the process that supervised the job was killed".to_owned());
@@ -200,7 +213,10 @@ mod as_text {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        value: &impl Display,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)
     }
 

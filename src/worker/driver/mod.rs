@@ -4,12 +4,14 @@ pub mod native;
 
 use std::collections::BTreeMap;
 
-use crate::model::{AttemptId, Bytes, Millis, MilliCpus};
+use crate::model::{AttemptId, Bytes, Epoch, MilliCpus, Millis};
 
 /// What one worker is to run of one attempt, whatever runs it.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub attempt: AttemptId,
+    /// The life of the worker in which it was ordered.
+    pub epoch: Epoch,
     pub worker: String,
     pub argv: Vec<String>,
     /// The user's own; what DRIGS sets wins.
@@ -33,6 +35,8 @@ pub struct Limits {
     pub stop_signal: i32,
     /// From the stop signal to SIGKILL.
     pub grace: Millis,
+    /// The same when no leader was heard of for too long.
+    pub lost_grace: Millis,
     /// How much of the output is kept.
     pub log: Bytes,
 }
