@@ -93,6 +93,7 @@ impl<'a> Round<'a> {
                 break;
             }
         }
+        self.plan.reserved = self.reservation.as_ref().map(Reservation::summary);
         self.plan
     }
 

@@ -70,7 +70,7 @@ fn worker_name(state: &State, id: WorkerId) -> String {
 }
 
 /// Everything that is in memory, a line for each row.
-pub(crate) fn show_state(state: &State) -> String {
+pub(super) fn show_state(state: &State) -> String {
     let mut text = String::new();
     for (id, job) in state.jobs.iter() {
         let _ = writeln!(text, "{}", show_job(state, *id, job));
