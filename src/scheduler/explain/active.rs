@@ -60,7 +60,7 @@ fn describe_attempt(state: &State, view: &View, id: AttemptId, attempt: &Attempt
         }
         (_, true) => format!("{id} waits on {} for one before it to end", names.join(", ")),
         _ => format!(
-            "{id} has its place on {} since {} and starts in a moment",
+            "{id} has had its place on {} for {} and starts in a moment",
             names.join(", "),
             view.now.since(attempt.placed_at)
         ),
@@ -92,17 +92,17 @@ fn describe_lost(state: &State, view: &View, id: AttemptId, part: &Part) -> Stri
         .get(&worker_id)
         .map_or(LostAfter::Keep, |worker| lost_after(state, id.task.job, worker));
     let given_up = match lost_after {
-        LostAfter::Keep => String::from("it is kept until then, without limit"),
+        LostAfter::Keep => String::from("it is never given up by itself (lost_after keep), but"),
         LostAfter::After(length) => {
             // The worker counts from when it last heard a leader, a lease before it was called silent.
             let heard = Timestamp(since.0.saturating_sub(view.lease.0)).max(view.leading_since);
             let at = heard + length + view.lease;
-            format!("it is given up {} (lost_after {length})", when(at.max(view.now), view.now))
+            format!("it is given up {} (lost_after {length}), or", when(at.max(view.now), view.now))
         }
     };
     format!(
         "{id} may still run on worker {name}, which is silent for {silence}: it goes on when the worker returns; \
-         {given_up}, or at once by `drigs worker forget {name}`"
+         {given_up} at once by `drigs worker forget {name}`"
     )
 }
 

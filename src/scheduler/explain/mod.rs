@@ -10,8 +10,8 @@ pub use self::infeasible::infeasible;
 use self::waiting::Waiting;
 use crate::{
     model::{
-        EndReason, Explanation, Job, JobId, TaskId, TaskState, TaskStatus, Timestamp, WaitReason,
-        WorkerId,
+        EndReason, Explanation, Job, JobId, MilliCpus, TaskId, TaskState, TaskStatus, Timestamp,
+        WaitReason, WorkerId,
     },
     scheduler::{Reasons, View},
     state::{Rejection, State, TaskCounts},
@@ -42,7 +42,7 @@ fn explain_job(state: &State, view: &View, id: JobId, job: &Job) -> Explanation 
     let status = counts.summary();
     let mut told = blank(id.to_string(), status);
     if job.is_finished() {
-        told.ended = Some(ended_as(job, status));
+        told.ended = ended_as(job, None, status);
         told.lines = vec![over(status)];
         return told;
     }
@@ -71,7 +71,7 @@ fn explain_task(state: &State, view: &View, task: TaskId, job: &Job) -> Explanat
     };
     let mut told = blank(task.to_string(), status);
     if status.is_final() {
-        told.ended = Some(ended_as(job, status));
+        told.ended = ended_as(job, Some(task.index), status);
         told.lines = vec![over(status)];
         return told;
     }
@@ -79,7 +79,12 @@ fn explain_task(state: &State, view: &View, task: TaskId, job: &Job) -> Explanat
         told.reason = match status {
             TaskState::Recovering => Some(WaitReason::Recovering),
             TaskState::Scheduled => Some(WaitReason::Starting),
-            _ => None,
+            TaskState::Pending
+            | TaskState::Queued
+            | TaskState::Running
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Cancelled => None,
         };
         told.lines = describe_active(state, view, id, Some(task.index));
         return told;
@@ -120,12 +125,19 @@ fn blank(target: String, state: TaskState) -> Explanation {
     }
 }
 
-fn ended_as(job: &Job, status: TaskState) -> EndReason {
-    match (status, &job.first_failure) {
-        (TaskState::Failed, Some(failure)) => failure.ending.reason,
-        (TaskState::Cancelled, _) => EndReason::User,
-        (TaskState::Completed, _) => EndReason::Success,
-        _ => EndReason::Exit,
+/// How it ended, as far as memory knows: of a job's failures only the first is kept there.
+fn ended_as(job: &Job, index: Option<u32>, status: TaskState) -> Option<EndReason> {
+    let failure = job.first_failure.as_ref();
+    let failure = failure.filter(|failure| index.is_none_or(|index| index == failure.index));
+    match status {
+        TaskState::Completed => Some(EndReason::Success),
+        TaskState::Cancelled => Some(EndReason::User),
+        TaskState::Failed => failure.map(|failure| failure.ending.reason),
+        TaskState::Pending
+        | TaskState::Queued
+        | TaskState::Scheduled
+        | TaskState::Running
+        | TaskState::Recovering => None,
     }
 }
 
@@ -158,6 +170,13 @@ fn when(at: Timestamp, now: Timestamp) -> String {
     match at <= now {
         true => format!("{} ago", now.since(at)),
         false => format!("in {}", at.since(now)),
+    }
+}
+
+fn cpus(amount: MilliCpus) -> String {
+    match amount {
+        MilliCpus(1000) => String::from("1 CPU"),
+        _ => format!("{amount} CPUs"),
     }
 }
 

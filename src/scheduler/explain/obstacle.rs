@@ -1,6 +1,6 @@
 //! What keeps one worker from running a task, and which workers say the same.
 
-use super::{plural, when};
+use super::{cpus, plural};
 use crate::{
     model::{Link, Mode, Request, WorkerId},
     scheduler::{View, class::Class, room::Room},
@@ -32,7 +32,7 @@ pub(super) fn obstacle(state: &State, view: &View, id: WorkerId, class: &Class) 
         return Obstacle::Away(format!("drained ({reason})"));
     }
     if let Link::Silent { since } = room.worker.link {
-        return Obstacle::Away(format!("silent since {}", when(since, view.now)));
+        return Obstacle::Away(format!("silent for {}", view.now.since(since)));
     }
     if !view.in_touch.contains(&id) {
         return Obstacle::Away(String::from("not heard from yet"));
@@ -55,7 +55,7 @@ fn unfit(room: &Room, class: &Class) -> Option<String> {
         return None;
     }
     if request.cpus > worker.cpus {
-        return Some(format!("{} CPUs of {} asked", worker.cpus, request.cpus));
+        return Some(format!("{} of {} asked", cpus(worker.cpus), request.cpus));
     }
     if request.memory > worker.memory {
         return Some(format!("{} memory of {} asked", worker.memory, request.memory));
@@ -75,7 +75,7 @@ fn missing(room: &Room, request: &Request) -> Vec<String> {
         missing.push(format!("{} free of {wanted} asked{sick}", plural(free as u64, "GPU")));
     }
     if request.cpus > room.cpus {
-        missing.push(format!("{} CPUs free of {} asked", room.cpus, request.cpus));
+        missing.push(format!("{} free of {} asked", cpus(room.cpus), request.cpus));
     }
     if request.memory > room.memory {
         missing.push(format!("{} memory free of {} asked", room.memory, request.memory));

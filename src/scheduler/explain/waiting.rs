@@ -1,6 +1,7 @@
 //! Tasks that have no place yet.
 
 use super::{
+    cpus,
     infeasible::infeasible,
     obstacle::{Obstacle, grouped, obstacle},
     plural, when, worker_name,
@@ -182,7 +183,7 @@ impl Waiting<'_> {
         let names: Vec<String> =
             reserved.workers.iter().map(|id| worker_name(state, *id)).collect();
         let until = reserved.at.map_or(String::new(), |at| {
-            format!(", which starts by known time limits {}", when(at, self.reasons.view.now))
+            format!(" and starts {} at the latest", when(at, self.reasons.view.now))
         });
         let mut lines = vec![format!(
             "room on {} is kept for job {}, which is before it in line{until}",
@@ -239,7 +240,7 @@ impl Waiting<'_> {
             _ => format!("ends {} at the latest", when(*end, now)),
         };
         let worker = worker_name(state, slice.worker);
-        format!("{id} holds {gpus}{} CPUs on {worker}; {end}", slice.cpus)
+        format!("{id} holds {gpus}{} on {worker}; {end}", cpus(slice.cpus))
     }
 }
 

@@ -76,23 +76,23 @@ fn no_worker_has_room() {
               1 worker (a): 0 GPUs free of 2 asked
               1 worker (c): 1 GPU free of 2 asked (1 sick)
               1 worker (e): drained (new disk)
-              1 worker (f): silent since 10m ago
+              1 worker (f): silent for 10m
               1 worker (d): 0 GPUs of 2 asked (10G)
               1 worker (b): has room
             5: QUEUED NO_WORKERS
               1 worker (e): drained (new disk)
-              1 worker (f): silent since 10m ago
+              1 worker (f): silent for 10m
               4 workers (a, b, c, d): 8G memory of 9G asked
             4.0.1 placed
             3: QUEUED RESOURCES, 1 ahead, not before 12:40:00
               2 workers (a, b): 0 GPUs free of 2 asked
               1 worker (c): 1 GPU free of 2 asked (1 sick)
               1 worker (e): drained (new disk)
-              1 worker (f): silent since 10m ago
+              1 worker (f): silent for 10m
               1 worker (d): 0 GPUs of 2 asked (10G)
-              4.0.1 holds 2 GPUs, 1 CPUs on b; ends in 30m at the latest
-              1.0.1 holds 1 GPU, 1 CPUs on a; ends in 50m at the latest
-              2.0.1 holds 1 GPU, 1 CPUs on a; no time limit
+              4.0.1 holds 2 GPUs, 1 CPU on b; ends in 30m at the latest
+              1.0.1 holds 1 GPU, 1 CPU on a; ends in 50m at the latest
+              2.0.1 holds 1 GPU, 1 CPU on a; no time limit
         "#]],
     );
 }
@@ -116,7 +116,7 @@ fn somebody_is_served_before() {
             1.0 -> a
             1.0.1 started
             3: QUEUED RESERVED, 1 ahead
-              room on a is kept for job 2, which is before it in line, which starts by known time limits in 1h
+              room on a is kept for job 2, which is before it in line and starts in 1h at the latest
               1 worker (a): has room
             2: QUEUED RESOURCES, not before 13:00:00
               1 worker (a): 4 CPUs free of 8 asked
@@ -235,8 +235,8 @@ fn limits_of_queues_and_arrays() {
             3: SCHEDULED MAX_RUNNING, 1 ahead
               10 tasks: 2 about to start, 8 queued
               its array runs 2 tasks, as many as it may at one time
-              3.0.1 has its place on a since 0s and starts in a moment
-              3.1.1 has its place on a since 0s and starts in a moment
+              3.0.1 has had its place on a for 0s and starts in a moment
+              3.1.1 has had its place on a for 0s and starts in a moment
         "#]],
     );
 }
@@ -289,7 +289,7 @@ fn second_tries_and_lost_attempts() {
             2: RUNNING PRIORITY, 1 ahead
               4 tasks: 1 running, 1 recovering, 2 queued
               there is room, but jobs before it in line take it
-              1 worker (b): silent since 5m ago
+              1 worker (b): silent for 5m
               1 worker (a): has room
               2.0.1 runs on a, started 5m ago
               2.1.1 may still run on worker b, which is silent for 5m: it goes on when the worker returns; it is given up in 5m20s (lost_after 10m), or at once by `drigs worker forget b`
@@ -297,10 +297,10 @@ fn second_tries_and_lost_attempts() {
               2.1.1 may still run on worker b, which is silent for 5m: it goes on when the worker returns; it is given up in 5m20s (lost_after 10m), or at once by `drigs worker forget b`
             2.2: QUEUED PRIORITY, 1 ahead
               there is room, but jobs before it in line take it
-              1 worker (b): silent since 5m ago
+              1 worker (b): silent for 5m
               1 worker (a): has room
             3: RECOVERING RECOVERING
-              3.0.1 may still run on worker b, which is silent for 5m: it goes on when the worker returns; it is kept until then, without limit, or at once by `drigs worker forget b`
+              3.0.1 may still run on worker b, which is silent for 5m: it goes on when the worker returns; it is never given up by itself (lost_after keep), but at once by `drigs worker forget b`
             1 flaky: STARTING
             2 sweep: PRIORITY
             3 keep: RECOVERING
@@ -309,7 +309,7 @@ fn second_tries_and_lost_attempts() {
             2: RUNNING PRIORITY, 1 ahead
               4 tasks: 1 running, 1 recovering, 2 queued
               there is room, but jobs before it in line take it
-              1 worker (b): silent since 11m ago
+              1 worker (b): silent for 11m
               1 worker (a): has room
               1 task ended through no fault of the job and will run again
               2.0.1 runs on a, started 11m ago
@@ -318,7 +318,7 @@ fn second_tries_and_lost_attempts() {
             2: RECOVERING PRIORITY, 1 ahead
               4 tasks: 2 recovering, 2 queued
               there is room, but jobs before it in line take it
-              1 worker (b): silent since 11m ago
+              1 worker (b): silent for 11m
               1 worker (a): has room
               2 tasks ended through no fault of the job and will run again
         "#]],
@@ -363,12 +363,12 @@ fn what_runs_what_starts_and_what_is_over() {
             2: SCHEDULED RESOURCES, not before 13:00:00
               10 tasks: 3 about to start, 7 queued
               2 workers (a, b): 0 CPUs free of 1 asked
-              1.0.1 holds 1 CPUs on a; ends in 59m at the latest
-              1.0.1 holds 1 CPUs on b; ends in 59m at the latest
-              2.0.1 holds 1 CPUs on a; no time limit
-              2.1.1 holds 1 CPUs on b; no time limit
-              2.0.1 has its place on a since 1m and starts in a moment
-              2.1.1 has its place on b since 1m and starts in a moment
+              1.0.1 holds 1 CPU on a; ends in 59m at the latest
+              1.0.1 holds 1 CPU on b; ends in 59m at the latest
+              2.0.1 holds 1 CPU on a; no time limit
+              2.1.1 holds 1 CPU on b; no time limit
+              2.0.1 has had its place on a for 1m and starts in a moment
+              2.1.1 has had its place on b for 1m and starts in a moment
               2.2.1 waits on a for one before it to end
             2.2: SCHEDULED STARTING
               2.2.1 waits on a for one before it to end

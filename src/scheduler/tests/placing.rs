@@ -247,8 +247,9 @@ fn a_place_where_it_failed_is_avoided_while_there_is_another() {
             1.0.1 ended: GPU_FAULT
             task 1.0 waits again
             2.0.1 placed
-            1 wait: RESERVED
-            1 one: RESERVED
+            1 wait: RESOURCES
+            b kept for 1 until some time
+            1 one: RESOURCES
             2 filler: STARTING
             worker b is silent
             1.0 -> a

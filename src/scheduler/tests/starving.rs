@@ -114,7 +114,7 @@ fn it_waits_for_the_worker_that_is_free_soonest() {
     check(
         "worker a cpus 4
          worker b cpus 4
-         worker c cpus 8
+         worker c cpus 6
          job one cpus 4 limit 2h
          job two cpus 4 limit 1h
          job three cpus 2
@@ -128,9 +128,11 @@ fn it_waits_for_the_worker_that_is_free_soonest() {
             2.0 -> b
             3.0 -> c
             4.0 -> c
-            5.0 -> c
+            6.0 -> c
+            6.1 -> c
+            1 wait: RESOURCES
             1 wait: PRIORITY
-            b kept for 6 until 13:00:00
+            b kept for 5 until 13:00:00
         "#]],
     );
 }

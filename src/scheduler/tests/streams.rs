@@ -4,11 +4,15 @@ use expect_test::expect;
 
 use super::{Stage, check};
 
-/// An array on a worker with two CPUs of which `ended` tasks have ended within `milliseconds`.
 fn stream(ended: u32, milliseconds: u64) -> Stage {
+    stream_of(100_000, ended, milliseconds)
+}
+
+/// An array on a worker with two CPUs of which `ended` tasks have ended within `milliseconds`.
+fn stream_of(tasks: u32, ended: u32, milliseconds: u64) -> Stage {
     let mut stage = Stage::default();
     stage.run("worker a cpus 2");
-    stage.run("job sweep array 0-99999");
+    stage.run(&format!("job sweep array 0-{}", tasks - 1));
     for index in 0..2 {
         stage.run(&format!("place 1.{index} on a"));
         stage.run(&format!("start 1.{index}.1"));
@@ -113,26 +117,20 @@ fn nothing_is_handed_out_where_somebody_else_waits() {
 
 #[test]
 fn the_end_of_an_array_is_left_for_whoever_is_free_first() {
-    let mut stage = stream(100, 1000);
-    stage.run("cancel 1.99999");
-    for (last, line) in [(109, "left 8"), (104, "left 3"), (103, "left 2"), (102, "left 1")] {
-        let mut stage = Stage::default();
-        stage.run("worker a cpus 2");
-        stage.run(&format!("job sweep array 0-{last}"));
-        for index in 0..102 {
-            stage.run(&format!("place 1.{index} on a"));
-            stage.run(&format!("start 1.{index}.1"));
-            if index == 1 {
-                stage.run("+1s");
-            }
-            if index >= 1 {
-                stage.run(&format!("end 1.{}.1 ok", index - 1));
-            }
-        }
-        stage.run("place 1.102 on a");
-        println!("{line}: {}", prefetched(&stage));
-        assert!(prefetched(&stage) <= (last - 102) as usize);
-    }
+    let left = |queued: u32| {
+        let stage = stream_of(102 + queued, 100, 1000);
+        format!("{queued} left: {} handed out ahead\n", prefetched(&stage))
+    };
+    expect![[r#"
+        30 left: 20 handed out ahead
+        20 left: 20 handed out ahead
+        9 left: 8 handed out ahead
+        3 left: 2 handed out ahead
+        2 left: 2 handed out ahead
+        1 left: 0 handed out ahead
+        0 left: 0 handed out ahead
+    "#]]
+    .assert_eq(&[30, 20, 9, 3, 2, 1, 0].map(left).concat());
 }
 
 #[test]
@@ -234,9 +232,9 @@ fn what_waits_in_vain_is_recalled_when_there_is_room_elsewhere() {
          end 1.1.1 PREEMPTED
          plan
          drain b no
-         +5s
          plan
-         resume b
+         place 1.4 on a prefetch
+         drain a no
          plan",
         expect![[r#"
             1.0.1 placed
@@ -254,9 +252,11 @@ fn what_waits_in_vain_is_recalled_when_there_is_room_elsewhere() {
             worker b drains
             1 wait: RESOURCES
             a kept for 1 until some time
-            worker b resumed
-            1 wait: RESOURCES
-            a kept for 1 until some time
+            1.4.1 placed
+            worker a drains
+            recall 1.2.1
+            recall 1.4.1
+            1 wait: NO_WORKERS
         "#]],
     );
 }
