@@ -153,9 +153,9 @@ impl Shim {
             if self.climb_ladder(now) == Some(Rung::GiveUp) {
                 return self.finish(Tree::Unkillable(pids_alive()));
             }
-            match sys::wait_signal(self.wait_at_most(next_look)).and_then(Signal::from_named_raw) {
-                Some(Signal::TERM | Signal::INT) => self.obey_intent(Some(StopCause::Shutdown)),
-                _ => {}
+            let signal = sys::wait_signal(self.wait_at_most(next_look));
+            if matches!(signal.and_then(Signal::from_named_raw), Some(Signal::TERM | Signal::INT)) {
+                self.obey_intent(Some(StopCause::Shutdown));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Follows the attempts: shims tell when to look, and in case that is missed, each living attempt is looked at every second.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -122,8 +122,8 @@ impl Watcher {
                     self.tell(Event::Ended { attempt, exit });
                 }
                 for attempt in wanted {
-                    if !self.attempts.contains_key(&attempt) {
-                        self.attempts.insert(attempt, Watched::new(LaunchState::Wanted));
+                    if let Entry::Vacant(place) = self.attempts.entry(attempt) {
+                        place.insert(Watched::new(LaunchState::Wanted));
                         self.wanted.push_back(attempt);
                     }
                 }
