@@ -13,6 +13,7 @@ async fn short_log() -> Cluster {
     cluster.tune = |config| {
         config.checkpoint_every = 20;
         config.keep_entries = 5;
+        config.longest_log = 60;
     };
     for id in 1..=3 {
         cluster.start(id).await;

@@ -247,3 +247,7 @@ impl TryFrom<wire::RegisterWorker> for RegisterWorker {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;
