@@ -150,7 +150,7 @@ impl Machine {
 }
 
 /// The most that a shim waits between the loss of contact and the kill.
-pub const LOST_CONTACT_GRACE: Millis = Millis::from_secs(5);
+pub const LOST_CONTACT_GRACE: Millis = LostAfter::GRACE;
 
 impl World {
     pub fn boot(&mut self, number: usize) {
