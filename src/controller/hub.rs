@@ -166,6 +166,8 @@ impl Sessions {
                 _ => None,
             })
             .expect("a registration registers");
+        // It was heard just now; without this its old silence would count until its first report.
+        term.renew(worker);
         let lost_after =
             self.raft.read(|state| state.workers.get(&worker).map(|row| row.default_lost_after()));
         let lease = term.leases().lease();

@@ -14,8 +14,8 @@ use drigs::{
     model::{AttemptId, EndReason, JobId, Millis, TaskId},
     worker::{
         attempt_dir::{
-            AttemptDir, Ended, Exit, Found, FoundState, Intent, Launch, Retention, StopCause, Tree,
-            prune,
+            AttemptDir, Ended, Exit, Found, FoundState, Held, Intent, Launch, Retention, StopCause,
+            Tree, prune,
         },
         clock::{BootTime, boot_id},
         contact::Contact,
@@ -54,6 +54,8 @@ fn launch(job: u64, argv: &[&str]) -> Launch {
         lost_after: None,
         stop_signal: 15,
         grace: Millis(500),
+        lost_grace: Millis(2000),
+        held: Held::default(),
         log_limit: 1 << 20,
     }
 }
@@ -550,7 +552,7 @@ async fn without_agent_and_contact_the_shim_ends_its_job_in_time() {
 
     wait_until("the job is gone", || processes_of(&lost).is_empty());
     let gone_after = BootTime::now().since(last);
-    // lost_after, the capped grace of 5 s, and the time of a busy machine.
+    // lost_after, the grace of 2 s, and the time of a busy machine.
     assert!((1500..15_000).contains(&gone_after.0), "gone after {gone_after:?}");
     assert!(!processes_of(&kept).is_empty(), "the other one may stay for ever");
 

@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 use expect_test::Expect;
 
 use self::parse::Line;
-pub(crate) use self::show::{clock, show_state};
+use self::show::show_state;
+pub(crate) use self::show::{clock, show_slice};
 use crate::{
     model::{MilliCpus, Timestamp, WorkerId},
     state::{Change, Changes, Command, Outcome, State, Table},

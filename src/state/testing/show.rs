@@ -70,7 +70,7 @@ fn worker_name(state: &State, id: WorkerId) -> String {
 }
 
 /// Everything that is in memory, a line for each row.
-pub(crate) fn show_state(state: &State) -> String {
+pub(super) fn show_state(state: &State) -> String {
     let mut text = String::new();
     for (id, job) in state.jobs.iter() {
         let _ = writeln!(text, "{}", show_job(state, *id, job));
@@ -118,8 +118,7 @@ fn show_task(state: &State, id: TaskId, task: &Task) -> String {
         TaskStatus::Active(attempt) => text += &show_attempt(state, attempt),
     }
     if task.failures + task.cluster_failures > 0 {
-        let _ =
-            write!(text, ", {} own failures, {} others", task.failures, task.cluster_failures);
+        let _ = write!(text, ", {} own failures, {} others", task.failures, task.cluster_failures);
     }
     for worker in &task.avoid {
         let _ = write!(text, ", avoids {}", worker_name(state, *worker));

@@ -9,7 +9,10 @@ mod tree;
 
 use std::{fs::File, io, os::unix::net::UnixDatagram, time::Duration};
 
-use rustix::process::{Signal, set_child_subreaper, setsid};
+use rustix::{
+    process::{Signal, getpid, set_child_subreaper, setpgid},
+    thread::set_name,
+};
 
 use self::{
     output::Output,
@@ -24,6 +27,7 @@ use crate::{
         },
         clock::{BootTime, wall_clock},
         contact::last_contact,
+        launcher,
         process::Process,
         sys::{self, Reaped, SingleThreaded, Usage, WaitStatus},
     },
@@ -33,6 +37,8 @@ use crate::{
 const LOST_CONTACT_GRACE: Millis = Millis::from_secs(5);
 /// The agent may be busy; it looks by itself each second anyway.
 const NOTIFY_PATIENCE: Duration = Duration::from_millis(200);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 struct Shim {
     data: DataDir,
@@ -56,14 +62,19 @@ struct Shim {
 ///
 /// # Errors
 /// The attempt could not even be claimed, or nothing more can be recorded of it.
-pub fn run(data: DataDir, attempt: AttemptId, boot_id: &str) -> io::Result<()> {
-    let proof = detach()?;
+pub fn run(
+    proof: &SingleThreaded,
+    data: DataDir,
+    attempt: AttemptId,
+    boot_id: &str,
+) -> io::Result<()> {
+    detach()?;
     let dir = data.attempt(attempt);
     let launch = dir.prepared()?.launch;
     let claim = Claim { boot_id: boot_id.to_owned(), shim: Some(Process::current()?) };
     let Some(record) = dir.claim(&claim)? else { return Ok(()) };
 
-    match Shim::start(&proof, &data, &dir, launch, boot_id) {
+    match Shim::start(proof, &data, &dir, launch, boot_id) {
         Ok(shim) => shim.supervise(record),
         Err(error) => {
             dir.write_exit(&Exit::at_once(error.into_ended(), wall_clock()))?;
@@ -73,15 +84,17 @@ pub fn run(data: DataDir, attempt: AttemptId, boot_id: &str) -> io::Result<()> {
     }
 }
 
-/// Leaves all that was the launcher's.
-fn detach() -> io::Result<SingleThreaded> {
+/// Leaves all that was the launcher's but its session. A session of its own would be a scheduling group of its own to
+/// kernels with autogroups, which costs more than all the rest here, and under load many milliseconds of waiting.
+fn detach() -> io::Result<()> {
     sys::block_signals();
-    sys::reset_signal_actions();
+    for signal in launcher::IGNORED {
+        sys::reset_signal(signal);
+    }
     sys::close_from(3);
-    setsid()?;
-    set_child_subreaper(Some(rustix::process::getpid()))?;
-    rustix::thread::set_name(c"drigs-shim")?;
-    SingleThreaded::prove()
+    setpgid(None, None)?;
+    set_child_subreaper(Some(getpid()))?;
+    Ok(set_name(c"drigs-shim")?)
 }
 
 /// Tells the agent, if there is one, to look at this attempt.
@@ -130,7 +143,7 @@ impl Shim {
         // An agent that wanted to stop it before the claim was there could signal nobody.
         self.obey_intent(None);
         loop {
-            let has_children = self.reap()?;
+            let has_children = self.reap();
             let now = BootTime::now();
             let next_look = self.output.keep_to_limit(now);
             if !has_children {
@@ -148,7 +161,7 @@ impl Shim {
     }
 
     /// Takes note of all children that have ended; `false` when none is left.
-    fn reap(&mut self) -> io::Result<bool> {
+    fn reap(&mut self) -> bool {
         let mut main_ended_now = false;
         let has_children = loop {
             match sys::reap() {
@@ -166,9 +179,9 @@ impl Shim {
             }
         };
         if main_ended_now && has_children {
-            self.drain()?;
+            self.drain();
         }
-        Ok(has_children)
+        has_children
     }
 
     fn main_ended(&mut self, status: WaitStatus) -> Ended {
@@ -190,23 +203,38 @@ impl Shim {
     }
 
     /// The main process has ended before others of its tree: records that, and sees to the others.
-    fn drain(&mut self) -> io::Result<()> {
-        self.write_exit(Tree::Draining(pids_alive()))?;
+    fn drain(&mut self) {
+        // Not the last word, so a failure costs nothing yet.
+        let _ = self.write_exit(Tree::Draining(pids_alive()));
         let now = BootTime::now();
         match &mut self.ladder {
             Some(ladder) => ladder.main_ended(now),
             None => self.ladder = Some(Ladder::for_leftovers(now)),
         }
-        Ok(())
     }
 
     fn finish(mut self, tree: Tree) -> io::Result<()> {
         if self.exit.is_none() {
             self.exit = Some(self.describe_end(Ended::Stuck));
         }
-        self.write_exit(tree)?;
+        self.write_last_word(tree)?;
         notify(&self.data, self.launch.attempt);
         Ok(())
+    }
+
+    /// How a job ended is known to nobody else, so a full disk is waited out, for as long as the directory is there.
+    fn write_last_word(&mut self, tree: Tree) -> io::Result<()> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.write_exit(tree.clone()) {
+                Err(error) if self.dir.path().exists() => {
+                    eprintln!("cannot record the end of {}: {error}", self.launch.attempt);
+                }
+                other => return other,
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     fn write_exit(&mut self, tree: Tree) -> io::Result<()> {
@@ -225,7 +253,7 @@ impl Shim {
         }
         if self.contact_lost_at().is_some_and(|limit| now >= limit) {
             self.lost_contact = true;
-            let grace = self.launch.grace.min(LOST_CONTACT_GRACE);
+            let grace = self.launch.lost_grace.min(LOST_CONTACT_GRACE);
             self.stop(StopCause::LostContact, "the worker's loss of contact", grace);
         }
     }
