@@ -10,6 +10,7 @@ pub mod server;
 
 pub(crate) mod auth;
 pub(crate) mod convert;
+mod transport;
 
 /// Generated from `proto/`. Named only by this room and by those that carry it (raft, and the services).
 pub(crate) mod proto {
@@ -20,3 +21,6 @@ pub(crate) mod proto {
     )]
     tonic::include_proto!("drigs.v1");
 }
+
+#[cfg(test)]
+mod tests;

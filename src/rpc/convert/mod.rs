@@ -14,7 +14,7 @@ mod spec;
 mod worker;
 
 pub(crate) use self::failure::{Failure, from_status, to_status};
-pub(crate) use self::log::{decode_batch, encode_batch};
+pub(crate) use self::log::{decode_batch, encode_commands, join_commands};
 pub(crate) use self::orders::{Decoder, Encoder};
 pub(crate) use self::session::{upload_in, upload_out};
 
