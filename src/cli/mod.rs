@@ -230,3 +230,6 @@ fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Timestamp(since.map_or(0, |since| since.as_millis() as u64))
 }
+
+#[cfg(test)]
+mod tests;

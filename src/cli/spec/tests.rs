@@ -124,81 +124,148 @@ fn what_is_not_said_is_settled() {
           },
           "time_limit": null,
           "working_dir": null
-        }"#]].assert_eq(&text);
+        }"#]]
+    .assert_eq(&text);
 }
 
 #[test]
 fn flags_for_resources() {
-    flags("-c 0.5 --mem 512 -- python train.py", expect![[r#"
+    flags(
+        "-c 0.5 --mem 512 -- python train.py",
+        expect![[r#"
         command = ["python","train.py"]
         name = "train.py"
         request.cpus = 0.5
         request.memory = 536870912
-    "#]]);
-    flags("-G 2 --gpu-mem 24G", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-G 2 --gpu-mem 24G",
+        expect![[r#"
         name = "true"
         request.gpus.count = 2
         request.gpus.memory = 25769803776
-    "#]]);
-    flags("-G a100:2", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-G a100:2",
+        expect![[r#"
         name = "true"
         request.gpus.count = 2
         request.gpus.model = "a100"
-    "#]]);
-    flags("-G A100:80GB:2 --gpu-sharing", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-G A100:80GB:2 --gpu-sharing",
+        expect![[r#"
         name = "true"
         request.gpus.count = 2
         request.gpus.memory = 85899345920
         request.gpus.model = "A100"
         request.gpus.sharing = true
-    "#]]);
-    flags("-G 4090:2", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-G 4090:2",
+        expect![[r#"
         name = "true"
         request.gpus.count = 2
         request.gpus.model = "4090"
-    "#]]);
-    flags("-G A100", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-G A100",
+        expect![[r#"
         name = "true"
         request.gpus.count = 1
         request.gpus.model = "A100"
-    "#]]);
-    flags("--gpu-mem 16GB --min-compute-capability 8.0", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--gpu-mem 16GB --min-compute-capability 8.0",
+        expect![[r#"
         name = "true"
         request.gpus.count = 1
         request.gpus.memory = 17179869184
         request.gpus.min_compute_capability = "8.0"
-    "#]]);
-    flags("-N 2 -G 8", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-N 2 -G 8",
+        expect![[r#"
         layout = {"nodes":2}
         name = "true"
         request.gpus.count = 4
-    "#]]);
-    flags("-N 2 --gpus-per-node h100:4", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-N 2 --gpus-per-node h100:4",
+        expect![[r#"
         layout = {"nodes":2}
         name = "true"
         request.gpus.count = 4
         request.gpus.model = "h100"
-    "#]]);
-    flags("-N any -G 8", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-N any -G 8",
+        expect![[r#"
         layout = "anywhere"
         name = "true"
         request.gpus.count = 8
-    "#]]);
-    flags("-N 1", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-N 1",
+        expect![[r#"
         name = "true"
-    "#]]);
-    flags("-G 2:", expect!["line: --gpus: `2:` is not a GPU request (such as 2, a100:2 or A100:80GB:2)"]);
-    flags("-G :2", expect!["line: --gpus: `:2` is not a GPU request (such as 2, a100:2 or A100:80GB:2)"]);
-    flags("-G -2", expect!["line: --gpus: `-2` is not a GPU request (such as 2, a100:2 or A100:80GB:2)"]);
+    "#]],
+    );
+    flags(
+        "-G 2:",
+        expect!["line: --gpus: `2:` is not a GPU request (such as 2, a100:2 or A100:80GB:2)"],
+    );
+    flags(
+        "-G :2",
+        expect!["line: --gpus: `:2` is not a GPU request (such as 2, a100:2 or A100:80GB:2)"],
+    );
+    flags(
+        "-G -2",
+        expect!["line: --gpus: `-2` is not a GPU request (such as 2, a100:2 or A100:80GB:2)"],
+    );
     flags("-G 4000", expect!["--gpus: is 4000; at most 1024"]);
     flags("-N 0", expect!["--nodes: must be at least 1"]);
-    flags("-N 2 -G 3", expect!["--gpus: 3 GPUs do not divide over 2 nodes; say how many each gives (gpus per node)"]);
-    flags("-N 2 -G 6 --gpus-per-node 2", expect!["--gpus-per-node: 2 on each of 2 nodes is not the 6 asked for in all; leave one out"]);
-    flags("-N any --gpus-per-node 2", expect!["--gpus-per-node: does not go with nodes `any`, which takes GPUs wherever they are; say how many in all"]);
-    flags("-G 1 --gpu-sharing", expect!["--gpu-sharing: needs `gpu_memory`, which says how much of the GPU is taken"]);
+    flags(
+        "-N 2 -G 3",
+        expect![
+            "--gpus: 3 GPUs do not divide over 2 nodes; say how many each gives (gpus per node)"
+        ],
+    );
+    flags(
+        "-N 2 -G 6 --gpus-per-node 2",
+        expect![
+            "--gpus-per-node: 2 on each of 2 nodes is not the 6 asked for in all; leave one out"
+        ],
+    );
+    flags(
+        "-N any --gpus-per-node 2",
+        expect![
+            "--gpus-per-node: does not go with nodes `any`, which takes GPUs wherever they are; say how many in all"
+        ],
+    );
+    flags(
+        "-G 1 --gpu-sharing",
+        expect!["--gpu-sharing: needs `gpu_memory`, which says how much of the GPU is taken"],
+    );
     flags("-G 0 --gpu-mem 1G", expect!["--gpu-mem: is asked for, but `gpus` is 0"]);
-    flags("--mem 9999999T", expect!["line: --mem: `9999999T` is not an amount of memory (such as 512M, 16GB or 1.5T)"]);
-    flags("-c nan", expect!["line: --cpus-per-task: `nan` is not a number of CPUs (such as 4 or 0.5)"]);
+    flags(
+        "--mem 9999999T",
+        expect!["line: --mem: `9999999T` is not an amount of memory (such as 512M, 16GB or 1.5T)"],
+    );
+    flags(
+        "-c nan",
+        expect!["line: --cpus-per-task: `nan` is not a number of CPUs (such as 4 or 0.5)"],
+    );
 }
 
 #[test]
@@ -215,61 +282,111 @@ fn flags_for_the_job() {
             queue = "night"
         "#]],
     );
-    flags("--begin now+1h", expect![[r#"
+    flags(
+        "--begin now+1h",
+        expect![[r#"
         begin = "2026-01-31T13:00:00.000Z"
         name = "true"
-    "#]]);
-    flags("--begin 16:00", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--begin 16:00",
+        expect![[r#"
         begin = "2026-01-31T16:00:00.000Z"
         name = "true"
-    "#]]);
-    flags("--begin 11:00", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--begin 11:00",
+        expect![[r#"
         begin = "2026-02-01T11:00:00.000Z"
         name = "true"
-    "#]]);
-    flags("--begin 2026-03-01T08:00", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--begin 2026-03-01T08:00",
+        expect![[r#"
         begin = "2026-03-01T08:00:00.000Z"
         name = "true"
-    "#]]);
-    flags("--begin 2026-03-01T08:00+02:00", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--begin 2026-03-01T08:00+02:00",
+        expect![[r#"
         begin = "2026-03-01T06:00:00.000Z"
         name = "true"
-    "#]]);
-    flags("--begin 'next week'", expect!["line: --begin: `next week` is not a time (such as now+1h, 16:00, 2026-01-31T16:00 or 2026-01-31T16:00Z)"]);
-    flags("-d 12", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--begin 'next week'",
+        expect![
+            "line: --begin: `next week` is not a time (such as now+1h, 16:00, 2026-01-31T16:00 or 2026-01-31T16:00Z)"
+        ],
+    );
+    flags(
+        "-d 12",
+        expect![[r#"
         dependencies = [{"job":12,"kind":"afterok"}]
         name = "true"
-    "#]]);
+    "#]],
+    );
     flags("-d afterok", expect!["line: --dependency: `afterok` names no job (such as afterok:12)"]);
-    flags("-d singleton", expect!["line: --dependency: `singleton` is not a dependency (such as afterok:12:13, afterany:14 or afternotok:15)"]);
-    flags("-d afterok:12+5", expect!["line: --dependency: `12+5` in `afterok:12+5` is not a job id (a number such as 12)"]);
+    flags(
+        "-d singleton",
+        expect![
+            "line: --dependency: `singleton` is not a dependency (such as afterok:12:13, afterany:14 or afternotok:15)"
+        ],
+    );
+    flags(
+        "-d afterok:12+5",
+        expect![
+            "line: --dependency: `12+5` in `afterok:12+5` is not a job id (a number such as 12)"
+        ],
+    );
     flags("-d afterok:12,afterok:12", expect!["--dependency: names job 12 twice"]);
     flags("-a 1-3%0", expect!["--array: lets 0 tasks run at a time; at least 1"]);
-    flags("-a 0-9%x", expect!["line: --array: `0-9%x` is not an array of tasks (such as 0-99, 1,5,9 or 0-99%4)"]);
+    flags(
+        "-a 0-9%x",
+        expect!["line: --array: `0-9%x` is not an array of tasks (such as 0-99, 1,5,9 or 0-99%4)"],
+    );
     flags("-l zone", expect!["line: --label: `zone` is not NAME=VALUE"]);
     flags("-J 'a\nb'", expect!["--job-name: the job's name has a line break in it"]);
-    flags("-p 'a b'", expect!["--queue: the name `a b` has ' ' in it; letters, digits, `-`, `_` and `.` are fine"]);
+    flags(
+        "-p 'a b'",
+        expect![
+            "--queue: the name `a b` has ' ' in it; letters, digits, `-`, `_` and `.` are fine"
+        ],
+    );
 }
 
 #[test]
 fn flags_for_running_and_ending() {
-    flags("-e A=1 -e B= -e HF_HOME --export C=2,HF_HOME -C data", expect![[r#"
+    flags(
+        "-e A=1 -e B= -e HF_HOME --export C=2,HF_HOME -C data",
+        expect![[r#"
         env.A = "1"
         env.B = ""
         env.C = "2"
         env.HF_HOME = "/data/hf"
         name = "true"
         working_dir = "/home/ada/data"
-    "#]]);
-    flags("-C ../bob/./x", expect![[r#"
+    "#]],
+    );
+    flags(
+        "-C ../bob/./x",
+        expect![[r#"
         name = "true"
         working_dir = "/home/bob/x"
-    "#]]);
-    flags("--container cuda:12 --volume /data:/data", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--container cuda:12 --volume /data:/data",
+        expect![[r#"
         backend = "docker"
         container = {"image":"cuda:12","volumes":{"/data":"/data"}}
         name = "true"
-    "#]]);
+    "#]],
+    );
     flags(
         "-t 90 --retry 3 --retry-on failure,oom,exit:75 --signal USR1 --grace 30s",
         expect![[r#"
@@ -280,32 +397,60 @@ fn flags_for_running_and_ending() {
             time_limit = "5400s"
         "#]],
     );
-    flags("-t 1-12:00 --signal sigint --lost-after 5m", expect![[r#"
+    flags(
+        "-t 1-12:00 --signal sigint --lost-after 5m",
+        expect![[r#"
         lost_after = {"after":"300s"}
         name = "true"
         stop.signal = 2
         time_limit = "129600s"
-    "#]]);
-    flags("--lost-after keep", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--lost-after keep",
+        expect![[r#"
         lost_after = "keep"
         name = "true"
-    "#]]);
-    flags("--on-disconnect stop", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--on-disconnect stop",
+        expect![[r#"
         lost_after = {"after":"20s"}
         name = "true"
-    "#]]);
-    flags("--volume /data:/data", expect![[r#"
+    "#]],
+    );
+    flags(
+        "--volume /data:/data",
+        expect![[r#"
         name = "true"
-    "#]]);
+    "#]],
+    );
     flags("--volume data", expect!["line: --volume: `data` is not HOST-PATH:CONTAINER-PATH"]);
-    flags("--container cuda --volume data:/data", expect!["--volume: `data` is not an absolute path"]);
+    flags(
+        "--container cuda --volume data:/data",
+        expect!["--volume: `data` is not an absolute path"],
+    );
     flags("-e NOT_SET", expect!["--env: `NOT_SET` is not set here; give it a value (NOT_SET=…)"]);
     flags("-e =1", expect!["--env: `=1` has no name before its `=`"]);
     flags("-e 'A B=1'", expect![[r#"--env: the name "A B" has ' ' in it"#]]);
-    flags("--export ALL", expect!["--export: `ALL` would carry every secret of this shell along; name what the job needs"]);
+    flags(
+        "--export ALL",
+        expect![
+            "--export: `ALL` would carry every secret of this shell along; name what the job needs"
+        ],
+    );
     flags("--retry 1000", expect!["--retry: is 1000; at most 100"]);
-    flags("--retry-on exit:0", expect!["line: --retry-on: `0` in `exit:0` is not an exit code of 1 to 255"]);
-    flags("--retry-on never", expect!["line: --retry-on: `never` is not a cause to retry: failure, signal, oom, timeout, start-failed or exit:CODE"]);
+    flags(
+        "--retry-on exit:0",
+        expect!["line: --retry-on: `0` in `exit:0` is not an exit code of 1 to 255"],
+    );
+    flags(
+        "--retry-on never",
+        expect![
+            "line: --retry-on: `never` is not a cause to retry: failure, signal, oom, timeout, start-failed or exit:CODE"
+        ],
+    );
     flags("-t 0", expect!["--time: must be longer than 0"]);
     flags("--lost-after 0", expect!["--lost-after: must be at least 1s"]);
 }
@@ -432,13 +577,16 @@ lost_after: keep
             time_limit = "14400s"
         "#]],
     );
-    file("execution: {entrypoint: ls}\nretry: 3\narray: 5\ndepends_on: 7", expect![[r#"
+    file(
+        "execution: {entrypoint: ls}\nretry: 3\narray: 5\ndepends_on: 7",
+        expect![[r#"
         array = {"indices":"5","max_running":null}
         command = ["ls"]
         dependencies = [{"job":7,"kind":"afterok"}]
         name = "ls"
         retry.max = 3
-    "#]]);
+    "#]],
+    );
     file(
         "execution: {entrypoint: ls}\non_disconnect: stop\ngpu: T4\ngpu_sharing: false",
         expect![[r#"
@@ -453,36 +601,107 @@ lost_after: keep
 
 #[test]
 fn mistakes_in_files_name_their_place() {
-    file("name: x\nresources:\n  gpuz: 2", expect!["job.yaml:3:3: unknown key `gpuz`; did you mean `gpus`?"]);
+    file(
+        "name: x\nresources:\n  gpuz: 2",
+        expect!["job.yaml:3:3: unknown key `gpuz`; did you mean `gpus`?"],
+    );
     file("nmae: x", expect!["job.yaml:1:1: unknown key `nmae`; did you mean `name`?"]);
     file("gpus: 2", expect!["job.yaml:1:1: unknown key `gpus`; did you mean `gpu`?"]);
-    file("entrypoint: ls", expect!["job.yaml:1:1: unknown key `entrypoint` here; it belongs under `execution`"]);
-    file("resources: {queue: x}", expect!["job.yaml:1:13: unknown key `queue` here; it belongs at the top"]);
-    file("colour: red", expect!["job.yaml:1:1: unknown key `colour`; known here: name, queue, priority, resources, execution, distribution, runtime, checkpoint, nodes, gpus_per_node, gpu, gpu_sharing, labels, time_limit, retry, stop, array, depends_on, begin, hold, on_disconnect, lost_after"]);
-    file("resources: {gpus: two}", expect!["job.yaml:1:19: `two` is not a whole number of 0 or more"]);
-    file("resources: {gpus: -1}", expect!["job.yaml:1:19: `-1` is not a whole number of 0 or more"]);
-    file("resources: {gpus: 1.5}", expect!["job.yaml:1:19: `1.5` is not a whole number of 0 or more"]);
-    file("resources: {memory: 5 apples}", expect!["job.yaml:1:21: `5 apples` is not an amount of memory (such as 512M, 16GB or 1.5T)"]);
-    file("resources: {memory: 1G, memory_bytes: 5}", expect!["job.yaml:1:25: `memory_bytes` says again what `memory` says; keep one"]);
+    file(
+        "entrypoint: ls",
+        expect!["job.yaml:1:1: unknown key `entrypoint` here; it belongs under `execution`"],
+    );
+    file(
+        "resources: {queue: x}",
+        expect!["job.yaml:1:13: unknown key `queue` here; it belongs at the top"],
+    );
+    file(
+        "colour: red",
+        expect![
+            "job.yaml:1:1: unknown key `colour`; known here: name, queue, priority, resources, execution, distribution, runtime, checkpoint, nodes, gpus_per_node, gpu, gpu_sharing, labels, time_limit, retry, stop, array, depends_on, begin, hold, on_disconnect, lost_after"
+        ],
+    );
+    file(
+        "resources: {gpus: two}",
+        expect!["job.yaml:1:19: `two` is not a whole number of 0 or more"],
+    );
+    file(
+        "resources: {gpus: -1}",
+        expect!["job.yaml:1:19: `-1` is not a whole number of 0 or more"],
+    );
+    file(
+        "resources: {gpus: 1.5}",
+        expect!["job.yaml:1:19: `1.5` is not a whole number of 0 or more"],
+    );
+    file(
+        "resources: {memory: 5 apples}",
+        expect![
+            "job.yaml:1:21: `5 apples` is not an amount of memory (such as 512M, 16GB or 1.5T)"
+        ],
+    );
+    file(
+        "resources: {memory: 1G, memory_bytes: 5}",
+        expect!["job.yaml:1:25: `memory_bytes` says again what `memory` says; keep one"],
+    );
     file("resources: 5", expect!["job.yaml:1:12: a number where a table of keys belongs"]);
     file("name: [a]", expect!["job.yaml:1:7: a list where a single value belongs"]);
     file("name: {a: b}", expect!["job.yaml:1:7: a table of keys where a single value belongs"]);
     file("gpu_sharing: maybe", expect!["job.yaml:1:14: a text where true or false belongs"]);
-    file("execution: {entrypoint: ls, env: [A]}", expect!["job.yaml:1:34: a list where a table of names and values belongs"]);
-    file("execution: {entrypoint: ls, env: {A: }}", expect![[r#"job.yaml:1:36: `A` has no value; write "" for an empty one"#]]);
-    file("execution: {entrypoint: ls, env: {A: \"1\\n2\"}}", expect!["job.yaml:1:34: the value of `A` has a line break in it"]);
-    file("execution: {entrypoint: ls, env: {A: \"\\0\"}}", expect!["job.yaml:1:34: the value of `A` has a NUL byte in it"]);
-    file("execution: {entrypoint: \"ls 'x\"}", expect!["job.yaml:1:25: a quotation mark is never closed"]);
+    file(
+        "execution: {entrypoint: ls, env: [A]}",
+        expect!["job.yaml:1:34: a list where a table of names and values belongs"],
+    );
+    file(
+        "execution: {entrypoint: ls, env: {A: }}",
+        expect![[r#"job.yaml:1:36: `A` has no value; write "" for an empty one"#]],
+    );
+    file(
+        "execution: {entrypoint: ls, env: {A: \"1\\n2\"}}",
+        expect!["job.yaml:1:34: the value of `A` has a line break in it"],
+    );
+    file(
+        "execution: {entrypoint: ls, env: {A: \"\\0\"}}",
+        expect!["job.yaml:1:34: the value of `A` has a NUL byte in it"],
+    );
+    file(
+        "execution: {entrypoint: \"ls 'x\"}",
+        expect!["job.yaml:1:25: a quotation mark is never closed"],
+    );
     file("execution: {entrypoint: []}", expect!["job.yaml:1:25: is empty"]);
     file("execution: {entrypoint: ''}", expect!["job.yaml:1:25: is empty"]);
     file("execution: {entrypoint: ls}\nname: ''", expect!["job.yaml:2:7: the job's name is empty"]);
-    file("execution: {entrypoint: ls}\narray: 0-1000000", expect!["job.yaml:2:8: has 1000001 tasks; at most 1000000"]);
-    file("execution: {entrypoint: ls}\ndepends_on:\n - 12\n - afterok:x", expect!["job.yaml:4:4: `x` in `afterok:x` is not a job id (a number such as 12)"]);
-    file("execution: {entrypoint: ls, backend: slurm}", expect!["job.yaml:1:38: `slurm` is not a backend: native, docker or distributed"]);
-    file("execution: {entrypoint: ls, backend: docker}", expect!["container: the docker backend needs an image, but none is named"]);
-    file("execution: {entrypoint: ls}\nretry: {max: 2, on: [never]}", expect!["job.yaml:2:22: `never` is not a cause to retry: failure, signal, oom, timeout, start-failed or exit:CODE"]);
-    file("distribution: {master_port: 70000}", expect!["job.yaml:1:29: `70000` is not a port (1 to 65535)"]);
-    file("name: x", expect!["job.yaml: nothing to run: give the command after `--`, a script, or a file with `execution.entrypoint`"]);
+    file(
+        "execution: {entrypoint: ls}\narray: 0-1000000",
+        expect!["job.yaml:2:8: has 1000001 tasks; at most 1000000"],
+    );
+    file(
+        "execution: {entrypoint: ls}\ndepends_on:\n - 12\n - afterok:x",
+        expect!["job.yaml:4:4: `x` in `afterok:x` is not a job id (a number such as 12)"],
+    );
+    file(
+        "execution: {entrypoint: ls, backend: slurm}",
+        expect!["job.yaml:1:38: `slurm` is not a backend: native, docker or distributed"],
+    );
+    file(
+        "execution: {entrypoint: ls, backend: docker}",
+        expect!["container: the docker backend needs an image, but none is named"],
+    );
+    file(
+        "execution: {entrypoint: ls}\nretry: {max: 2, on: [never]}",
+        expect![
+            "job.yaml:2:22: `never` is not a cause to retry: failure, signal, oom, timeout, start-failed or exit:CODE"
+        ],
+    );
+    file(
+        "distribution: {master_port: 70000}",
+        expect!["job.yaml:1:29: `70000` is not a port (1 to 65535)"],
+    );
+    file(
+        "name: x",
+        expect![
+            "job.yaml: nothing to run: give the command after `--`, a script, or a file with `execution.entrypoint`"
+        ],
+    );
     file("", expect!["job.yaml: is empty; a job needs at least `execution.entrypoint`"]);
     file("- a", expect!["job.yaml:1:1: a list where a table of keys belongs"]);
     file("name: x\nname: y", expect!["job.yaml:2:1: duplicate mapping key: name"]);
@@ -504,18 +723,27 @@ fn scripts() {
             time_limit = "3600s"
         "##]],
     );
-    script("echo no interpreter\n", expect![[r#"
+    script(
+        "echo no interpreter\n",
+        expect![[r#"
         command = ["/bin/sh","-c","echo no interpreter\n","job.sh","a b","--lr=1"]
         name = "job.sh"
-    "#]]);
-    script("#!/usr/bin/env python3\n#DRIGS -J ada # why\nprint(1)\n", expect![[r##"
+    "#]],
+    );
+    script(
+        "#!/usr/bin/env python3\n#DRIGS -J ada # why\nprint(1)\n",
+        expect![[r##"
         command = ["/bin/sh","-c","f=$(mktemp) && printf %s \"$1\" >\"$f\" && exec 3<\"$f\" && rm -f \"$f\" && shift && exec \"$@\" || exit 126","job.sh","#!/usr/bin/env python3\n#DRIGS -J ada # why\nprint(1)\n","/usr/bin/env","python3","/dev/fd/3","a b","--lr=1"]
         name = "ada"
-    "##]]);
-    script("#!/usr/bin/env -S bash -eu\nls", expect![[r##"
+    "##]],
+    );
+    script(
+        "#!/usr/bin/env -S bash -eu\nls",
+        expect![[r##"
         command = ["/usr/bin/env","-S bash -eu","-c","#!/usr/bin/env -S bash -eu\nls","job.sh","a b","--lr=1"]
         name = "job.sh"
-    "##]]);
+    "##]],
+    );
     script(
         "#!/bin/sh\n#SBATCH --job-name=old -p gpu\n#SBATCH --gres=gpu:a100:2\n#SBATCH -c4 --mem=8G --time=1-00:00\n\
          #SBATCH --array=0-9%3\n#SBATCH --signal=B:USR1@60 --export=ALL,A=1 -N 2-4\n\
@@ -544,13 +772,39 @@ fn scripts() {
             ! bin/job.sh:8: `--requeue` is ignored: an attempt that the cluster lost is always tried again
         "##]],
     );
-    script("#!/bin/sh\n\n#DRIGS --gpuz 2\nls", expect!["bin/job.sh:3: unexpected argument '--gpuz' found; a similar argument exists: '--gpus'"]);
-    script("#!/bin/sh\n#DRIGS --mem 3x\nls", expect!["bin/job.sh:2: --mem: `3x` is not an amount of memory (such as 512M, 16GB or 1.5T)"]);
-    script("#!/bin/sh\n#DRIGS -N 2 -G 3\nls", expect!["bin/job.sh:2: --gpus: 3 GPUs do not divide over 2 nodes; say how many each gives (gpus per node)"]);
-    script("#!/bin/sh\n#DRIGS -J 'x\nls", expect!["bin/job.sh:2: a quotation mark is never closed"]);
+    script(
+        "#!/bin/sh\n\n#DRIGS --gpuz 2\nls",
+        expect![
+            "bin/job.sh:3: unexpected argument '--gpuz' found; a similar argument exists: '--gpus'"
+        ],
+    );
+    script(
+        "#!/bin/sh\n#DRIGS --mem 3x\nls",
+        expect![
+            "bin/job.sh:2: --mem: `3x` is not an amount of memory (such as 512M, 16GB or 1.5T)"
+        ],
+    );
+    script(
+        "#!/bin/sh\n#DRIGS -N 2 -G 3\nls",
+        expect![
+            "bin/job.sh:2: --gpus: 3 GPUs do not divide over 2 nodes; say how many each gives (gpus per node)"
+        ],
+    );
+    script(
+        "#!/bin/sh\n#DRIGS -J 'x\nls",
+        expect!["bin/job.sh:2: a quotation mark is never closed"],
+    );
     script("#!/bin/sh\n#DRIGS ls\nls", expect!["bin/job.sh:2: unexpected argument 'ls' found"]);
-    script("#!/bin/sh\n#SBATCH -t soon\nls", expect!["bin/job.sh:2: --time: `soon` is not a length of time (such as 90s, 30m, 4h, 2d, 1:30:00 or 1-12:00)"]);
-    script(&format!("#!/bin/sh\n{}", "x".repeat(200_000)), expect!["bin/job.sh: is 195.3K in size; a script of at most 128K can travel with its job"]);
+    script(
+        "#!/bin/sh\n#SBATCH -t soon\nls",
+        expect![
+            "bin/job.sh:2: --time: `soon` is not a length of time (such as 90s, 30m, 4h, 2d, 1:30:00 or 1-12:00)"
+        ],
+    );
+    script(
+        &format!("#!/bin/sh\n{}", "x".repeat(200_000)),
+        expect!["bin/job.sh: is 195.3K in size; a script of at most 128K can travel with its job"],
+    );
 }
 
 #[test]
@@ -568,5 +822,6 @@ fn flags_lie_over_directives() {
         name = "job.sh"
         request.gpus.count = 1
         time_limit = "7200s"
-    "##]].assert_eq(&shown(spec));
+    "##]]
+    .assert_eq(&shown(spec));
 }
