@@ -422,9 +422,7 @@ fn flags_for_running_and_ending() {
     );
     flags(
         "--volume /data:/data",
-        expect![[r#"
-        name = "true"
-    "#]],
+        expect!["--volume: is for containers, but no image is named"],
     );
     flags("--volume data", expect!["line: --volume: `data` is not HOST-PATH:CONTAINER-PATH"]);
     flags(
@@ -606,7 +604,7 @@ fn mistakes_in_files_name_their_place() {
         expect!["job.yaml:3:3: unknown key `gpuz`; did you mean `gpus`?"],
     );
     file("nmae: x", expect!["job.yaml:1:1: unknown key `nmae`; did you mean `name`?"]);
-    file("gpus: 2", expect!["job.yaml:1:1: unknown key `gpus`; did you mean `gpu`?"]);
+    file("gpus: 2", expect!["job.yaml:1:1: unknown key `gpus` here; it belongs under `resources`"]);
     file(
         "entrypoint: ls",
         expect!["job.yaml:1:1: unknown key `entrypoint` here; it belongs under `execution`"],
@@ -684,7 +682,7 @@ fn mistakes_in_files_name_their_place() {
     );
     file(
         "execution: {entrypoint: ls, backend: docker}",
-        expect!["container: the docker backend needs an image, but none is named"],
+        expect!["job.yaml:1:38: the docker backend needs an image, but none is named"],
     );
     file(
         "execution: {entrypoint: ls}\nretry: {max: 2, on: [never]}",
