@@ -7,8 +7,17 @@
 // The core: no I/O, no clock, no dice, no async. Clippy's lists are in clippy.toml.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod model;
-pub mod raft;
-pub mod rpc;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod scheduler;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod state;
+
+// The shells.
+pub mod cli;
+pub mod controller;
+pub mod raft;
+pub mod role;
+pub mod rpc;
 pub mod store;
+pub mod telemetry;
+pub mod worker;

@@ -55,7 +55,10 @@ impl Front {
                 let now = leadership.borrow_and_update().clone();
                 let answer = match (now.is_me, now.leader_address) {
                     (true, _) => ask(&this.local).await,
-                    (false, Some(address)) => ask(&this.client(&address)).await,
+                    (false, Some(address)) => match this.client(&address) {
+                        Ok(client) => ask(&client).await,
+                        Err(error) => Err(error),
+                    },
                     (false, None) => Err(ApiError::new(
                         ErrorKind::Unavailable,
                         "no leader: fewer than half of the controllers reach each other",
@@ -76,19 +79,18 @@ impl Front {
         })
     }
 
-    fn client(&self, address: &str) -> Client {
+    fn client(&self, address: &str) -> Result<Client, ApiError> {
         let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
-            Some((leader, client)) if leader == address => client.clone(),
+            Some((leader, client)) if leader == address => Ok(client.clone()),
             _ => {
-                let client = Client::new(ClientConfig {
+                let client = Client::passing_on(ClientConfig {
                     controllers: vec![address.to_owned()],
                     token: self.token.clone(),
                     deadline: TRY,
-                    forwarded: true,
-                });
+                })?;
                 *known = Some((address.to_owned(), client.clone()));
-                client
+                Ok(client)
             }
         }
     }
@@ -102,9 +104,7 @@ impl Api for Front {
     fn jobs(&self, filter: JobFilter, consistency: Consistency) -> Answer<JobPage> {
         match consistency {
             Consistency::Stale => self.local.jobs(filter, consistency),
-            Consistency::Linearizable => {
-                self.ask(move |api| api.jobs(filter.clone(), consistency))
-            }
+            Consistency::Linearizable => self.ask(move |api| api.jobs(filter.clone(), consistency)),
         }
     }
 

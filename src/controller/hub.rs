@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -18,8 +19,8 @@ use crate::controller::{leader::Term, logs::LogBroker, reconcile};
 use crate::model::{Epoch, OrderStamp, Orders, WorkerId};
 use crate::raft::Raft;
 use crate::rpc::{
-    api::{ApiError, LogChunk},
-    server::Hub,
+    api::Answer,
+    server::{self, Inbound, LogUpload, Outbound},
     session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
 };
 use crate::state::{Command, Event, Rejection};
@@ -71,7 +72,7 @@ impl Sessions {
 
     async fn serve(
         self: Arc<Self>,
-        mut inbound: BoxStream<'static, Result<WorkerMessage, ApiError>>,
+        mut inbound: Inbound,
         peer: String,
         outbound: mpsc::Sender<ControllerMessage>,
     ) {
@@ -118,7 +119,9 @@ impl Sessions {
             session.run(inbound).instrument(span).await;
         }
         let mut lives = self.lives();
-        if lives.get(&worker).is_some_and(|live| live.incarnation == hello.incarnation && live.outbound.same_channel(&outbound)) {
+        if lives.get(&worker).is_some_and(|live| {
+            live.incarnation == hello.incarnation && live.outbound.same_channel(&outbound)
+        }) {
             lives.remove(&worker);
         }
     }
@@ -131,7 +134,9 @@ impl Sessions {
             && *theirs != cluster_id
         {
             return Err(refuse(
-                format!("this is cluster {cluster_id}; the worker's data directory belongs to cluster {theirs}"),
+                format!(
+                    "this is cluster {cluster_id}; the worker's data directory belongs to cluster {theirs}"
+                ),
                 false,
             ));
         }
@@ -146,10 +151,9 @@ impl Sessions {
         }
         let mut commands = self.owed(hello);
         commands.push(Command::RegisterWorker(hello.registration.clone()));
-        let outcomes = term
-            .propose(commands)
-            .await
-            .map_err(|error| refuse(format!("the registration was not committed: {error}"), true))?;
+        let outcomes = term.propose(commands).await.map_err(|error| {
+            refuse(format!("the registration was not committed: {error}"), true)
+        })?;
         let registered = outcomes.into_iter().next_back().expect("one outcome per command");
         let events = registered.map_err(|rejection| {
             let retry = matches!(rejection, Rejection::NameTaken(_) | Rejection::GpuClaimed(_));
@@ -162,9 +166,10 @@ impl Sessions {
                 _ => None,
             })
             .expect("a registration registers");
-        let lost_after = self.raft.read(|state| {
-            state.workers.get(&worker).map(|row| row.default_lost_after())
-        });
+        // It was heard just now; without this its old silence would count until its first report.
+        term.renew(worker);
+        let lost_after =
+            self.raft.read(|state| state.workers.get(&worker).map(|row| row.default_lost_after()));
         let lease = term.leases().lease();
         Ok(Welcome {
             worker,
@@ -181,9 +186,7 @@ impl Sessions {
     fn owed(&self, hello: &Hello) -> Vec<Command> {
         self.raft.read(|state| {
             let known = state.workers.iter().find(|(_, row)| row.uuid == hello.registration.uuid);
-            known.map_or_else(Vec::new, |(id, _)| {
-                reconcile::commands_for(state, *id, &hello.owed)
-            })
+            known.map_or_else(Vec::new, |(id, _)| reconcile::commands_for(state, *id, &hello.owed))
         })
     }
 
@@ -198,24 +201,22 @@ impl Sessions {
     }
 }
 
-impl Hub for Sessions {
-    fn session(
-        self: Arc<Self>,
-        inbound: BoxStream<'static, Result<WorkerMessage, ApiError>>,
-        peer: String,
-    ) -> BoxStream<'static, ControllerMessage> {
+/// What the gRPC server calls.
+#[derive(Clone, Debug)]
+pub struct Hub(pub Arc<Sessions>);
+
+impl server::Hub for Hub {
+    fn session(&self, inbound: Inbound, peer: Option<SocketAddr>) -> Outbound {
         let (sender, receiver) = mpsc::channel(OUTBOUND);
+        let peer = peer.map_or_else(|| String::from("unknown"), |peer| peer.to_string());
         // Ends by itself: with its stream, with the term, or when nobody reads its answers.
-        tokio::spawn(self.serve(inbound, peer, sender));
+        tokio::spawn(self.0.clone().serve(inbound, peer, sender));
         tokio_stream::wrappers::ReceiverStream::new(receiver).boxed()
     }
 
-    fn log_upload(
-        self: Arc<Self>,
-        stream: u64,
-        chunks: BoxStream<'static, Result<LogChunk, ApiError>>,
-    ) -> futures::future::BoxFuture<'static, Result<(), ApiError>> {
-        Box::pin(async move { self.logs.relay(stream, chunks).await })
+    fn log_upload(&self, stream: u64, chunks: LogUpload) -> Answer<()> {
+        let sessions = self.0.clone();
+        Box::pin(async move { sessions.logs.relay(stream, chunks).await })
     }
 }
 
@@ -230,7 +231,7 @@ struct Session {
 }
 
 impl Session {
-    async fn run(self, mut inbound: BoxStream<'static, Result<WorkerMessage, ApiError>>) {
+    async fn run(self, mut inbound: Inbound) {
         info!("worker connected");
         let mut applied = self.hub.raft.applied();
         let mut sent = Sent::default();

@@ -6,9 +6,7 @@ use futures::StreamExt;
 use tokio::{sync::watch, time::Instant};
 
 use crate::controller::{clock::Clock, hub::Sessions, leader::Term, views};
-use crate::model::{
-    Explanation, JobId, Queue, QueueName, TaskId, TaskState, UserName, WorkerId,
-};
+use crate::model::{Explanation, JobId, Queue, QueueName, TaskId, TaskState, UserName, WorkerId};
 use crate::raft::Raft;
 use crate::rpc::{
     api::{
@@ -19,7 +17,7 @@ use crate::rpc::{
     },
     session::ControllerMessage,
 };
-use crate::scheduler;
+use crate::scheduler::{self, Reasons};
 use crate::state::{Command, Event, Rejection, State, SubmitJob, Target};
 
 /// One controller's answers.
@@ -197,9 +195,11 @@ impl Local {
     async fn reach(&self, consistency: Consistency) -> Result<(), ApiError> {
         match consistency {
             Consistency::Stale => Ok(()),
-            Consistency::Linearizable => self.raft.linearize().await.map_err(|error| {
-                ApiError::new(ErrorKind::Unavailable, error.to_string())
-            }),
+            Consistency::Linearizable => self
+                .raft
+                .linearize()
+                .await
+                .map_err(|error| ApiError::new(ErrorKind::Unavailable, error.to_string())),
         }
     }
 
@@ -240,13 +240,14 @@ impl Local {
         let term = self.term();
         let mut jobs = self.raft.read(|state| {
             let view = views::scheduler_view(state, term.as_deref(), now);
+            let reasons = Reasons::new(state, &view);
             let newest = filter.before.map_or(u64::MAX, |id| id.0);
             state
                 .jobs
                 .range(..JobId(newest))
                 .rev()
                 .filter(|(id, job)| may_match(&filter, **id, job))
-                .map(|(id, job)| views::job(state, &view, *id, job))
+                .map(|(id, job)| views::job(state, &reasons, *id, job))
                 .filter(|job| filter.states.is_empty() || filter.states.contains(&job.status))
                 .take(limit + 1)
                 .collect::<Vec<_>>()
@@ -269,7 +270,7 @@ impl Local {
         let in_memory = self.raft.read(|state| {
             let view = views::scheduler_view(state, term.as_deref(), now);
             let job = state.jobs.get(&id)?;
-            Some((views::job(state, &view, id, job), job.clone()))
+            Some((views::job(state, &Reasons::new(state, &view), id, job), job.clone()))
         });
         let (shown, job) = match in_memory {
             Some(found) => found,
@@ -413,7 +414,9 @@ impl Local {
             });
             return Err(ApiError::new(
                 ErrorKind::Conflict,
-                format!("worker {name} has the output and is not connected now; try again when it is back"),
+                format!(
+                    "worker {name} has the output and is not connected now; try again when it is back"
+                ),
             ));
         }
         let first = tokio::time::timeout(LOG_DEADLINE, chunks.recv()).await;
@@ -448,7 +451,9 @@ impl Local {
         match known || self.raft.history().job(task.job).await.map_err(internal)?.is_some() {
             true => Err(ApiError::new(
                 ErrorKind::Conflict,
-                format!("task {task} has not started yet, so it has no output; `drigs explain {task}` says why it waits"),
+                format!(
+                    "task {task} has not started yet, so it has no output; `drigs explain {task}` says why it waits"
+                ),
             )),
             false => Err(Rejection::UnknownJob(task.job).into()),
         }

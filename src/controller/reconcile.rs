@@ -41,6 +41,7 @@ pub fn reconcile(state: &State, leases: &Leases, now: Timestamp, limits: Limits)
     }
     retire_jobs(state, limits.finished_jobs, &mut commands);
     let plan = scheduler::plan(state, &view(state, leases, now), limits.placements);
+    commands.extend(plan.recalls.into_iter().map(|attempt| Command::RecallAttempt { attempt }));
     commands.extend(plan.placements.into_iter().map(Command::PlaceTask));
     commands
 }
@@ -48,12 +49,20 @@ pub fn reconcile(state: &State, leases: &Leases, now: Timestamp, limits: Limits)
 /// What the scheduler may see: work goes only where this leader is heard.
 pub fn view(state: &State, leases: &Leases, now: Timestamp) -> View {
     let in_touch = |id: &WorkerId| leases.is_in_touch(*id, now);
-    View { now, in_touch: state.workers.keys().copied().filter(in_touch).collect() }
+    View {
+        now,
+        in_touch: state.workers.keys().copied().filter(in_touch).collect(),
+        leading_since: leases.leading_since(),
+        lease: leases.lease().length,
+    }
 }
 
 /// What a worker's report leads to; nothing where the state already says the same.
 pub fn commands_for(state: &State, worker: WorkerId, reports: &[AttemptReport]) -> Vec<Command> {
-    reports.iter().filter_map(|report| command_for(state, worker, report)).collect()
+    // What ended made the room for what began: the other way round, a start would be refused for want of it.
+    let (ended, began): (Vec<_>, Vec<_>) =
+        reports.iter().partition(|report| matches!(report.phase, Phase::Ended(_)));
+    ended.into_iter().chain(began).filter_map(|report| command_for(state, worker, report)).collect()
 }
 
 fn command_for(state: &State, worker: WorkerId, report: &AttemptReport) -> Option<Command> {

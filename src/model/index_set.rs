@@ -113,10 +113,16 @@ impl IndexSet {
     /// What is in both.
     pub fn intersection(&self, other: &IndexSet) -> IndexSet {
         let mut common = IndexSet::new();
-        for (first, last) in self.ranges() {
-            for (other_first, other_last) in other.ranges() {
-                common.insert_range(first.max(other_first), last.min(other_last));
-            }
+        let (mut ours, mut theirs) = (self.ranges().peekable(), other.ranges().peekable());
+        while let (Some((first, last)), Some((other_first, other_last))) =
+            (ours.peek().copied(), theirs.peek().copied())
+        {
+            common.insert_range(first.max(other_first), last.min(other_last));
+            // Whichever ends first has nothing more in common with the other.
+            match last < other_last {
+                true => ours.next(),
+                false => theirs.next(),
+            };
         }
         common
     }

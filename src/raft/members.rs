@@ -52,7 +52,9 @@ impl Raft {
         match timeout(HAND_OVER, taken).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(MemberError::Shutdown),
-            Err(_) => Err(MemberError::TimedOut(format!("controller {to} did not take over in time"))),
+            Err(_) => {
+                Err(MemberError::TimedOut(format!("controller {to} did not take over in time")))
+            }
         }
     }
 
@@ -205,7 +207,10 @@ pub(super) async fn keep_log_short(replica: Weak<Replica>, longest: u64) {
             continue;
         }
         looks = 0;
-        info!(length, successor, "a member is away for long: handing over, so that the log can be purged");
+        info!(
+            length,
+            successor, "a member is away for long: handing over, so that the log can be purged"
+        );
         if let Err(error) = raft.hand_over(Some(successor)).await {
             warn!(%error, "the log stays long");
         }

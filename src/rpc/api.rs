@@ -11,6 +11,8 @@ use crate::model::{
     Queue, TaskId, TaskState, Timestamp, UserName, WaitReason,
 };
 
+use crate::state::Rejection;
+
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -348,6 +350,35 @@ pub struct WaitAnswer {
     pub jobs: Vec<JobView>,
     /// Whether all of them are over.
     pub done: bool,
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        let kind = match &rejection {
+            Rejection::UnknownJob(_) | Rejection::UnknownTask(..) | Rejection::UnknownWorker(_) => {
+                ErrorKind::NotFound
+            }
+            Rejection::UnknownQueue(_)
+            | Rejection::QueueClosed(_)
+            | Rejection::UnknownDependency(_) => ErrorKind::Invalid,
+            Rejection::KeyReused { .. }
+            | Rejection::JobFinished(_)
+            | Rejection::NothingToRequeue(_)
+            | Rejection::StaleEpoch(_)
+            | Rejection::StaleAttempt(_)
+            | Rejection::NoSuchPart(..)
+            | Rejection::TaskNotQueued(_)
+            | Rejection::NoRoom { .. }
+            | Rejection::WorkerNotReady(_)
+            | Rejection::AtMaxRunning(_)
+            | Rejection::NameTaken(_)
+            | Rejection::WorkerConnected(_)
+            | Rejection::WorkerNotSilent(_)
+            | Rejection::GpuClaimed(_)
+            | Rejection::StaleFeatureLevel(_) => ErrorKind::Conflict,
+        };
+        ApiError::new(kind, rejection.to_string())
+    }
 }
 
 impl ApiError {

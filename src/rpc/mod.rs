@@ -1,8 +1,16 @@
 //! Words on the wire: generated code, its conversion to the nouns, and the client that follows the leader.
 
 pub mod api;
-pub(crate) mod convert;
+pub mod json;
 pub mod session;
+
+pub mod client;
+pub mod hub_client;
+pub mod server;
+
+pub(crate) mod auth;
+pub(crate) mod convert;
+mod transport;
 
 /// Generated from `proto/`. Named only by this room and by those that carry it (raft, and the services).
 pub(crate) mod proto {
@@ -13,3 +21,6 @@ pub(crate) mod proto {
     )]
     tonic::include_proto!("drigs.v1");
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,10 @@ pub enum Command {
     GiveUpAttempt {
         attempt: AttemptId,
     },
+    /// This attempt waits on its worker for a turn that does not come: its task is to be placed elsewhere.
+    RecallAttempt {
+        attempt: AttemptId,
+    },
     /// Finished jobs leave memory; their rows stay in the store.
     RetireJobs {
         jobs: BTreeSet<JobId>,

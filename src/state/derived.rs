@@ -206,7 +206,8 @@ impl Free {
                 let Some(free) = left.get_mut(&grant.gpu) else { return false };
                 let fits = match grant.share {
                     None => *free == gpu.memory && gpu.memory > Bytes(0),
-                    Some(share) => share <= *free && *free > Bytes(0),
+                    // A share of nothing would leave the GPU looking free.
+                    Some(share) => share > Bytes(0) && share <= *free,
                 };
                 *free = grant.share.map_or(Bytes(0), |share| *free - share);
                 fits

@@ -1,7 +1,8 @@
 //! What a command caused, or why it no longer fits.
 
 use crate::model::{
-    AttemptId, Ending, IdempotencyKey, JobId, QueueName, TaskId, TaskState, WorkerId, WorkerName,
+    AttemptId, Ending, IdempotencyKey, IndexSet, JobId, QueueName, TaskId, TaskState, WorkerId,
+    WorkerName,
 };
 
 /// What a command caused, in order.
@@ -17,6 +18,8 @@ pub enum Event {
     JobRetired(JobId),
     PriorityChanged(JobId),
     TaskRequeued(TaskId),
+    /// Tasks that were over wait again, because a person wants it.
+    TasksQueuedAgain(JobId, IndexSet),
     TaskEnded(TaskId, Ending),
     AttemptPlaced(AttemptId),
     /// Its turn came: it now holds what it was promised.

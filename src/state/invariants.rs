@@ -1,7 +1,7 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{IndexSet, JobId, TaskStatus};
-use crate::state::{State, derived::Derived, derived::Used};
+use crate::model::{IndexSet, JobId, TaskStatus, Worker, WorkerId};
+use crate::state::{MOST_PREFETCHED, State, derived::Derived, derived::Used};
 
 impl State {
     /// What must hold after every command. Called by tests and simulations.
@@ -12,6 +12,8 @@ impl State {
         assert_eq!(self.derived, Derived::of(self), "an index does not follow from the rows");
         self.check_every_task_is_in_one_place();
         self.check_allocations();
+        self.check_waiting_lines();
+        self.check_gpus_have_one_claimant();
     }
 
     fn check_every_task_is_in_one_place(&self) {
@@ -68,16 +70,47 @@ impl State {
         }
         for (id, used) in &held {
             let worker = self.workers.get(id).expect("looked up above");
-            assert!(used.cpus <= worker.cpus, "the CPUs of {id} are given out twice");
-            assert!(used.memory <= worker.memory, "the memory of {id} is given out twice");
             for (gpu, usage) in &used.gpus {
-                let total = worker.gpu(gpu).map(|gpu| gpu.memory);
                 assert!(usage.whole <= 1, "{gpu} has two owners");
                 assert!(usage.whole == 0 || usage.shares == 0, "{gpu} is owned and shared");
-                assert!(
-                    total.is_none_or(|total| usage.shared <= total),
-                    "{gpu} is shared out twice"
-                );
+            }
+            if self.has_shrunk(*id, worker) {
+                continue;
+            }
+            assert!(used.cpus <= worker.cpus, "the CPUs of {id} are given out twice");
+            assert!(used.memory <= worker.memory, "the memory of {id} is given out twice");
+        }
+    }
+
+    /// An agent may come back with less to give than its attempts hold already; nothing may be added to them then.
+    fn has_shrunk(&self, id: WorkerId, worker: &Worker) -> bool {
+        let mut attempts = self.attempts_on(id).filter_map(|attempt| self.live_attempt(attempt));
+        attempts.all(|it| it.prefetched || it.placed_at <= worker.registered_at)
+    }
+
+    /// Whoever waits on a worker for a turn waits behind its own job, and only while there is no room.
+    fn check_waiting_lines(&self) {
+        for (id, worker) in self.workers.iter() {
+            let mut jobs = BTreeSet::new();
+            for waiting in self.prefetched(*id) {
+                jobs.insert(waiting.task.job);
+            }
+            assert!(jobs.len() <= 1, "two jobs wait on {id} for their turn: {jobs:?}");
+            assert!(self.prefetched_on(*id) <= MOST_PREFETCHED, "too many wait on {id}");
+            let Some(first) = self.prefetched(*id).next() else { continue };
+            let part = self.live_attempt(first).and_then(|attempt| attempt.part_on(*id));
+            let slice = &part.expect("it is in the line of this worker").slice;
+            let free = self.free(*id).expect("listed by the loop");
+            assert!(!free.has_room_for(slice, worker), "{first} waits on {id} although it fits");
+        }
+    }
+
+    fn check_gpus_have_one_claimant(&self) {
+        let mut claimants = BTreeMap::new();
+        for (id, worker) in self.workers.iter().filter(|(id, _)| !self.is_abandoned(**id)) {
+            for gpu in &worker.gpus {
+                let other = claimants.insert(&gpu.uuid, id);
+                assert_eq!(other, None, "{} is claimed by {id} as well", gpu.uuid);
             }
         }
     }

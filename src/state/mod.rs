@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::apply::Outcome;
+pub use self::apply::{MOST_PREFETCHED, Outcome};
 pub use self::command::{Batch, Command, RegisterWorker, SubmitJob, Target};
 use self::derived::Derived;
 pub use self::derived::{Free, QueuePlace};
@@ -133,5 +133,7 @@ impl PartialEq for State {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

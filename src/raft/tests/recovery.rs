@@ -59,7 +59,10 @@ async fn a_follower_that_was_away_too_long_is_sent_a_snapshot() {
     cluster.start(away).await;
     cluster.agree().await;
     assert!(cluster.raft(away).status().purged > Some(had), "no snapshot was needed");
-    assert_eq!(fs::read_link(cluster.path(away).join("state.db")).unwrap().as_os_str(), "state-2.db");
+    assert_eq!(
+        fs::read_link(cluster.path(away).join("state.db")).unwrap().as_os_str(),
+        "state-2.db"
+    );
     assert!(!cluster.path(away).join("state-1.db").exists(), "the old file was left behind");
 
     // It lives on, and comes back with what it was sent.
@@ -104,7 +107,8 @@ async fn a_file_that_is_gone_or_nothing_of_the_kind_is_named() {
     for file in ["log.db", "state-1.db"] {
         let mut cluster = Cluster::started(1).await;
         cluster.stop(1).await;
-        fs::write(cluster.path(1).join(file), "nothing of the kind, but long enough to be read").unwrap();
+        fs::write(cluster.path(1).join(file), "nothing of the kind, but long enough to be read")
+            .unwrap();
         let error = cluster.try_start(1).await.unwrap_err().to_string();
         assert!(error.contains("is damaged"), "{error}");
         fs::remove_file(cluster.path(1).join(file)).unwrap();

@@ -90,6 +90,9 @@ impl From<&Command> for proto::Command {
             Command::GiveUpAttempt { attempt } => {
                 Kind::GiveUpAttempt(wire::GiveUpAttempt { attempt: Some((*attempt).into()) })
             }
+            Command::RecallAttempt { attempt } => {
+                Kind::RecallAttempt(wire::RecallAttempt { attempt: Some((*attempt).into()) })
+            }
             Command::RetireJobs { jobs } => {
                 Kind::RetireJobs(wire::RetireJobs { jobs: jobs.iter().map(|id| id.0).collect() })
             }
@@ -159,6 +162,9 @@ impl TryFrom<proto::Command> for Command {
             }
             Kind::GiveUpAttempt(wire::GiveUpAttempt { attempt }) => {
                 Command::GiveUpAttempt { attempt: required(attempt, "give_up_attempt.attempt")? }
+            }
+            Kind::RecallAttempt(wire::RecallAttempt { attempt }) => {
+                Command::RecallAttempt { attempt: required(attempt, "recall_attempt.attempt")? }
             }
             Kind::RetireJobs(wire::RetireJobs { jobs }) => {
                 Command::RetireJobs { jobs: jobs.into_iter().map(JobId).collect() }

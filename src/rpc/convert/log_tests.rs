@@ -23,7 +23,8 @@ fn every_command_reads_back_from_its_golden_file() {
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             fs::write(&golden, &bytes).unwrap();
         }
-        let kept = fs::read(&golden).unwrap_or_else(|error| panic!("{}: {error}", golden.display()));
+        let kept =
+            fs::read(&golden).unwrap_or_else(|error| panic!("{}: {error}", golden.display()));
         let batch = decode_batch(&kept).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(batch.commands, [command], "{name} means something else now");
         assert_eq!(bytes, kept, "{name} is written differently now");
@@ -77,7 +78,10 @@ fn samples() -> Vec<(&'static str, Command)> {
         ("submit_job", submission(full_spec())),
         ("submit_job_minimal", submission(JobSpec::default())),
         ("cancel_tasks", Command::CancelTasks { target: Target::Task(task), by: ada() }),
-        ("cancel_tasks_of_a_job", Command::CancelTasks { target: Target::Job(JobId(1)), by: ada() }),
+        (
+            "cancel_tasks_of_a_job",
+            Command::CancelTasks { target: Target::Job(JobId(1)), by: ada() },
+        ),
         ("hold_job", Command::HoldJob { job: JobId(12), by: ada() }),
         ("release_job", Command::ReleaseJob { job: JobId(12) }),
         ("requeue_tasks", Command::RequeueTasks { target: Target::Task(task) }),
@@ -176,9 +180,13 @@ fn full_spec() -> JobSpec {
         },
         stop: Stop { signal: 2, grace: Millis(5_000) },
         array: Some(Array { indices: "0-99,200".parse().unwrap(), max_running: Some(10) }),
-        dependencies: [DependencyKind::AfterOk, DependencyKind::AfterAny, DependencyKind::AfterNotOk]
-            .map(|kind| Dependency { kind, job: JobId(5) })
-            .into(),
+        dependencies: [
+            DependencyKind::AfterOk,
+            DependencyKind::AfterAny,
+            DependencyKind::AfterNotOk,
+        ]
+        .map(|kind| Dependency { kind, job: JobId(5) })
+        .into(),
         begin: Some(Timestamp(1_700_000_000_000)),
         lost_after: Some(LostAfter::After(Millis(120_000))),
         held: true,

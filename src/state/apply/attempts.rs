@@ -11,7 +11,7 @@ use crate::state::{Event, Rejection, State, apply::Outcome};
 /// How often a task is run again after ends that were not its own fault.
 const MOST_CLUSTER_FAILURES: u32 = 16;
 /// How many attempts may wait on one worker for their turn.
-pub(crate) const MOST_PREFETCHED: usize = 256;
+pub const MOST_PREFETCHED: usize = 256;
 
 impl State {
     pub(super) fn place_task(&mut self, placement: Placement) -> Outcome {
@@ -23,7 +23,7 @@ impl State {
         {
             return Err(Rejection::AtMaxRunning(id.job));
         }
-        self.check_slices(id, &slices, prefetch)?;
+        let prefetched = self.check_slices(id, &slices, prefetch)?;
 
         let number = task.attempts + 1;
         let attempt = Attempt {
@@ -35,7 +35,7 @@ impl State {
                 .map(|slice| Part { slice, status: PartStatus::Assigned })
                 .collect(),
             stop: None,
-            prefetched: prefetch,
+            prefetched,
         };
         let mut job = job.clone();
         job.queued.remove(id.index);
@@ -64,13 +64,15 @@ impl State {
         }
     }
 
-    /// All of it fits, or none of it is taken.
+    /// All of it fits, or none of it is taken. Says whether it has to wait for its turn: room that came free meanwhile is
+    /// taken at once.
     fn check_slices(
         &self,
         task: TaskId,
         slices: &[Slice],
         prefetch: bool,
-    ) -> Result<(), Rejection> {
+    ) -> Result<bool, Rejection> {
+        let mut waits = false;
         let mut workers = BTreeSet::new();
         for slice in slices {
             let id = slice.worker;
@@ -82,22 +84,21 @@ impl State {
                 return Err(Rejection::WorkerNotReady(id));
             }
             let free = self.free(id).expect("looked up above");
-            let room = match prefetch {
-                false => free.has_room_for(slice, worker),
-                true => self.may_wait_on(task, slice),
-            };
-            if !room || !workers.insert(id) {
+            let fits = free.has_room_for(slice, worker);
+            let may_wait = prefetch && slices.len() == 1 && self.may_wait_on(task, slice);
+            if !(fits || may_wait) || !workers.insert(id) {
                 return Err(Rejection::NoRoom { task, worker: id });
             }
+            waits = !fits;
         }
-        match (slices.len(), prefetch) {
-            (0, _) => Err(Rejection::TaskNotQueued(task)),
-            (1, _) | (_, false) => Ok(()),
-            (_, true) => Err(Rejection::TaskNotQueued(task)),
+        match slices.is_empty() {
+            true => Err(Rejection::TaskNotQueued(task)),
+            false => Ok(waits),
         }
     }
 
-    /// A task may wait on a worker only behind one of its own job that holds as much: then its turn surely comes.
+    /// A task may wait on a worker only behind one of its own job that holds as much, and with no other job's: then its
+    /// turn surely comes.
     fn may_wait_on(&self, task: TaskId, slice: &Slice) -> bool {
         let ahead = |id: AttemptId| {
             let Some(attempt) = self.live_attempt(id) else { return false };
@@ -109,6 +110,7 @@ impl State {
         };
         slice.gpus.is_empty()
             && self.prefetched_on(slice.worker) < MOST_PREFETCHED
+            && self.prefetched(slice.worker).all(|other| other.task.job == task.job)
             && self.attempts_on(slice.worker).any(ahead)
     }
 
@@ -116,6 +118,9 @@ impl State {
         let mut task = self.task_with_live_part(id, worker, epoch)?;
         let now = self.now();
         let TaskStatus::Active(attempt) = &mut task.status else { unreachable!("checked above") };
+        if attempt.prefetched && !self.fits_now(part_mut(attempt, worker)) {
+            return Err(Rejection::NoRoom { task: id.task, worker });
+        }
         let first = attempt.started_at.is_none();
         attempt.started_at.get_or_insert(now);
         attempt.prefetched = false;
@@ -167,7 +172,18 @@ impl State {
                 self.node_lost("its worker was out of touch for too long"),
                 &mut events,
             );
+            self.promote_prefetched(worker, &mut events);
         }
+        Ok(events)
+    }
+
+    /// Only one that still waits for its turn can be recalled. Should its worker have begun it meanwhile and bring it to
+    /// a good end, that end counts.
+    pub(super) fn recall_attempt(&mut self, id: AttemptId) -> Outcome {
+        let attempt = self.live_attempt(id).filter(|attempt| attempt.prefetched);
+        attempt.ok_or(Rejection::StaleAttempt(id))?;
+        let mut events = Vec::new();
+        self.stop_attempt(id.task, StopReason::Preempted, &mut events);
         Ok(events)
     }
 
@@ -240,17 +256,24 @@ impl State {
     pub(super) fn promote_prefetched(&mut self, worker: WorkerId, events: &mut Vec<Event>) {
         loop {
             let Some(id) = self.prefetched(worker).next() else { return };
-            let Some(row) = self.workers.get(&worker) else { return };
             let mut task = self.tasks.get(&id.task).expect("a live attempt has a row").clone();
             let TaskStatus::Active(attempt) = &mut task.status else { unreachable!("it is live") };
-            let slice = &part_mut(attempt, worker).slice;
-            if !self.free(worker).expect("looked up above").has_room_for(slice, row) {
+            if !self.fits_now(part_mut(attempt, worker)) {
                 return;
             }
             attempt.prefetched = false;
             self.put_task(id.task, task);
             events.push(Event::AttemptPromoted(id));
         }
+    }
+
+    /// Whether what the part needs is free on its worker.
+    fn fits_now(&self, part: &Part) -> bool {
+        let id = part.slice.worker;
+        let (Some(worker), Some(free)) = (self.workers.get(&id), self.free(id)) else {
+            return false;
+        };
+        free.has_room_for(&part.slice, worker)
     }
 
     fn task_with_live_part(
@@ -311,7 +334,7 @@ fn next_try(
     }
     if ending.reason.is_clusters_fault() {
         task.cluster_failures += 1;
-        task.avoid = attempt.parts.iter().map(|part| part.slice.worker).collect();
+        task.avoid = attempt.parts.iter().filter(failed_there).map(|it| it.slice.worker).collect();
         let tries = task.cluster_failures;
         return (tries <= MOST_CLUSTER_FAILURES).then(|| now + backoff(tries - 1, 10_000, 600_000));
     }
@@ -320,6 +343,17 @@ fn next_try(
     }
     task.failures += 1;
     (task.failures <= retry.max).then(|| now + backoff(task.failures, 500, 60_000))
+}
+
+/// Whether the part's worker is better avoided the next time.
+fn failed_there(part: &&Part) -> bool {
+    match &part.status {
+        PartStatus::Ended(ending) => matches!(
+            ending.reason,
+            EndReason::NodeLost | EndReason::GpuFault | EndReason::SupervisorLost
+        ),
+        PartStatus::Assigned | PartStatus::Running => false,
+    }
 }
 
 /// Nothing for zero failures, then doubling from `first` up to `most` milliseconds.

@@ -1,6 +1,9 @@
 //! What people do to jobs.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use crate::model::{
     Attempt, AttemptId, DependencyKind, EndReason, Ending, FirstFailure, Hold, IndexSet, Job,
@@ -51,6 +54,7 @@ impl State {
                 self.settle_dependency(id, other, succeeded, &mut events);
             }
         }
+        self.finish_if_over(id, &mut events);
         Ok(events)
     }
 
@@ -67,7 +71,8 @@ impl State {
         for task in started {
             self.cancel_started(task, &mut events);
         }
-        self.end_never_started(id, &never_started, EndReason::User, &mut events);
+        self.end_never_started(id, &never_started, EndReason::User);
+        self.finish_if_over(id, &mut events);
         Ok(events)
     }
 
@@ -83,11 +88,11 @@ impl State {
         }
     }
 
-    /// Orders the present attempt of `id` to stop. What a person said stands above every other reason.
+    /// Orders the present attempt of `id` to stop. A later reason replaces only a lesser one.
     pub(super) fn stop_attempt(&mut self, id: TaskId, reason: StopReason, events: &mut Vec<Event>) {
         let mut task = self.tasks.get(&id).expect("listed by the caller").clone();
         let TaskStatus::Active(attempt) = &mut task.status else { return };
-        if attempt.stop == Some(reason) || attempt.stop == Some(StopReason::User) {
+        if attempt.stop.is_some_and(|present| weight(present) >= weight(reason)) {
             return;
         }
         attempt.stop = Some(reason);
@@ -153,12 +158,12 @@ impl State {
 
     fn queue_again(&mut self, id: JobId, over: &IndexSet, events: &mut Vec<Event>) {
         let mut job = self.jobs.get(&id).expect("looked up by the caller").clone();
-        for index in over.iter() {
-            job.completed.remove(index);
-            job.failed.remove(index);
-            job.cancelled.remove(index);
-            events.push(Event::TaskRequeued(TaskId { job: id, index }));
+        for (first, last) in over.ranges() {
+            job.completed.remove_range(first, last);
+            job.failed.remove_range(first, last);
+            job.cancelled.remove_range(first, last);
         }
+        events.push(Event::TasksQueuedAgain(id, over.clone()));
         job.queued.extend(over);
         // A number that was used stays used, also by tasks whose rows have left memory.
         job.attempt_base = job.highest_attempt;
@@ -184,20 +189,12 @@ impl State {
         self.record_ending(&mut job, id.index, &ending);
         events.push(Event::TaskEnded(id, ending));
         self.put_job(id.job, job);
-        self.finish_job_if_over(id.job, events);
+        self.finish_if_over(id.job, events);
     }
 
     /// Ends tasks that never had an attempt: ranges, whatever their number.
-    fn end_never_started(
-        &mut self,
-        id: JobId,
-        indices: &IndexSet,
-        reason: EndReason,
-        events: &mut Vec<Event>,
-    ) {
-        let Some(first) = indices.first() else {
-            return self.finish_job_if_over(id, events);
-        };
+    fn end_never_started(&mut self, id: JobId, indices: &IndexSet, reason: EndReason) {
+        let Some(first) = indices.first() else { return };
         let ending = Ending::new(reason, self.now());
         let mut job = self.jobs.get(&id).expect("looked up by the caller").clone();
         for (first, last) in indices.ranges() {
@@ -216,7 +213,6 @@ impl State {
             }
         }
         self.put_job(id, job);
-        self.finish_job_if_over(id, events);
     }
 
     fn record_ending(&mut self, job: &mut Job, index: u32, ending: &Ending) {
@@ -238,10 +234,25 @@ impl State {
         }
     }
 
-    fn finish_job_if_over(&mut self, id: JobId, events: &mut Vec<Event>) {
+    /// Records the end of a job, and of those that depended on it and can never run now. Such chains may be long, so
+    /// they are followed step by step, not by recursion.
+    fn finish_if_over(&mut self, id: JobId, events: &mut Vec<Event>) {
+        let mut over = VecDeque::new();
+        over.extend(self.close_job(id, events).then_some(id));
+        while let Some(id) = over.pop_front() {
+            let succeeded = self.outcome_of(id).expect("it was closed");
+            for dependent in self.derived.dependents.get(&id).cloned().unwrap_or_default() {
+                self.settle_dependency(dependent, id, succeeded, events);
+                over.extend(self.close_job(dependent, events).then_some(dependent));
+            }
+        }
+    }
+
+    /// Says whether the job is over with this.
+    fn close_job(&mut self, id: JobId, events: &mut Vec<Event>) -> bool {
         let job = self.jobs.get(&id).expect("looked up by the caller");
-        if job.is_finished() || job.ended() < job.spec.indices().len() {
-            return;
+        if job.is_finished() || job.ended() < job.spec.tasks() {
+            return false;
         }
         let mut job = job.clone();
         job.finished_at = Some(self.now());
@@ -250,10 +261,7 @@ impl State {
         self.put_job(id, job);
         let counts = self.counts(id, self.jobs.get(&id).expect("put above"), self.now());
         events.push(Event::JobFinished(id, counts.summary()));
-        let succeeded = self.outcome_of(id).expect("finished above");
-        for dependent in self.derived.dependents.get(&id).cloned().unwrap_or_default() {
-            self.settle_dependency(dependent, id, succeeded, events);
-        }
+        true
     }
 
     /// `on` is over: `id` waits for one job less, or can never run.
@@ -273,7 +281,7 @@ impl State {
         };
         if !met {
             let all = job.queued.clone();
-            return self.end_never_started(id, &all, EndReason::DependencyFailed, events);
+            return self.end_never_started(id, &all, EndReason::DependencyFailed);
         }
         let mut job = job.clone();
         job.waits_for.remove(&on);
@@ -353,6 +361,16 @@ impl State {
         }
         self.counters.feature_level = level;
         Ok(vec![Event::FeatureLevelRaised(level)])
+    }
+}
+
+/// What a person said stands above what the scheduler wants, and that above what merely follows from another end.
+fn weight(reason: StopReason) -> u32 {
+    match reason {
+        StopReason::User => 3,
+        StopReason::Requeue => 2,
+        StopReason::Preempted => 1,
+        StopReason::GangFailed => 0,
     }
 }
 

@@ -4,6 +4,7 @@ mod attempts;
 mod jobs;
 mod workers;
 
+pub use self::attempts::MOST_PREFETCHED;
 use crate::model::{IdempotencyKey, Job, JobId, Millis, Task, TaskId, TaskStatus, Timestamp};
 use crate::state::{Batch, Command, Event, KeyUse, Rejection, State, derived};
 
@@ -61,6 +62,7 @@ impl State {
             Command::SilenceWorker { worker, epoch } => self.silence_worker(worker, epoch),
             Command::ReconnectWorker { worker, epoch } => self.reconnect_worker(worker, epoch),
             Command::GiveUpAttempt { attempt } => self.give_up_attempt(attempt),
+            Command::RecallAttempt { attempt } => self.recall_attempt(attempt),
             Command::RetireJobs { jobs } => Ok(self.retire_jobs(jobs)),
             Command::DrainWorker { worker, reason } => self.drain_worker(worker, reason),
             Command::ResumeWorker { worker } => self.resume_worker(worker),

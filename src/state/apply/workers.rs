@@ -1,5 +1,7 @@
 //! Machines that come, fall silent, return and go.
 
+use std::collections::BTreeSet;
+
 use crate::model::{Epoch, Gpu, Link, Mode, Worker, WorkerId};
 use crate::state::{Event, RegisterWorker, Rejection, State, apply::Outcome};
 
@@ -54,16 +56,21 @@ impl State {
         };
         self.workers.insert(id, worker);
         events.push(Event::WorkerRegistered(id));
+        self.promote_prefetched(id, &mut events);
         Ok(events)
     }
 
     /// Silent, with nothing left that might still run there: its name and its GPUs are free to be claimed.
-    fn is_abandoned(&self, id: WorkerId) -> bool {
+    pub(in crate::state) fn is_abandoned(&self, id: WorkerId) -> bool {
         self.workers.get(&id).is_none_or(|worker| !worker.is_connected())
             && self.attempts_on(id).next().is_none()
     }
 
     fn check_gpus(&self, own: Option<WorkerId>, gpus: &[Gpu]) -> Result<(), Rejection> {
+        let mut seen = BTreeSet::new();
+        if let Some(gpu) = gpus.iter().find(|gpu| !seen.insert(&gpu.uuid)) {
+            return Err(Rejection::GpuClaimed(gpu.uuid.to_string()));
+        }
         for (id, worker) in self.workers.iter() {
             if Some(*id) == own || self.is_abandoned(*id) {
                 continue;
@@ -97,6 +104,8 @@ impl State {
         if worker.is_connected() {
             return Ok(Vec::new());
         }
+        // While it was away, and nothing of it ran, another worker may have come with its GPUs.
+        self.check_gpus(Some(id), &worker.gpus)?;
         self.workers.insert(id, Worker { link: Link::Connected, ..worker });
         Ok(vec![Event::WorkerBack(id)])
     }

@@ -77,7 +77,8 @@ fn place(task: TaskId, worker: WorkerId, prefetch: bool) -> Command {
 
 fn end(attempt: AttemptId, worker: WorkerId, code: i32) -> Command {
     let reason = if code == 0 { EndReason::Success } else { EndReason::Exit };
-    let ending = Ending { exit_code: Some(code), ..Ending::new(reason, Timestamp(1_700_000_000_500)) };
+    let ending =
+        Ending { exit_code: Some(code), ..Ending::new(reason, Timestamp(1_700_000_000_500)) };
     Command::EndPart { attempt, worker, epoch: EPOCH, ending }
 }
 

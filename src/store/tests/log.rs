@@ -63,10 +63,13 @@ fn many_requests_are_answered_in_order() {
     let answered = Arc::new(Mutex::new(Vec::new()));
     for index in 0..2000 {
         let answered = answered.clone();
-        log.append(records(index..index + 1, 1), Box::new(move |result| {
-            result.unwrap();
-            answered.lock().unwrap().push(index);
-        }));
+        log.append(
+            records(index..index + 1, 1),
+            Box::new(move |result| {
+                result.unwrap();
+                answered.lock().unwrap().push(index);
+            }),
+        );
     }
     log.close();
     assert_eq!(*answered.lock().unwrap(), (0..2000).collect::<Vec<u64>>());
@@ -110,7 +113,9 @@ fn after_a_failure_nothing_is_written_any_more() {
     // SQLite refuses: such as a full disk does.
     rusqlite::Connection::open(&path)
         .unwrap()
-        .execute_batch("CREATE TRIGGER full BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'full'); END")
+        .execute_batch(
+            "CREATE TRIGGER full BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'full'); END",
+        )
         .unwrap();
     assert!(durably(|done| log.append(records(5..6, 1), done)).is_err());
     assert!(failures.recv().unwrap().contains("cannot write"));

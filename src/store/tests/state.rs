@@ -121,7 +121,8 @@ async fn history_answers_what_left_memory() {
     let progress = Progress::new(0);
     let history = History::new(&replica.db, progress.clone());
     let submit = |number: u64| {
-        let mut spec = crate::model::JobSpec { name: format!("job {number}"), ..Default::default() };
+        let mut spec =
+            crate::model::JobSpec { name: format!("job {number}"), ..Default::default() };
         spec.array = Some(crate::model::Array {
             indices: crate::model::IndexSet::from_range(0, 1),
             max_running: None,
@@ -132,7 +133,9 @@ async fn history_answers_what_left_memory() {
     };
     let by = crate::model::UserName::from("ada");
     let mut all: Vec<Command> = (1..=6).map(submit).collect();
-    all.extend((1..=5).map(|id| Command::CancelTasks { target: Target::Job(JobId(id)), by: by.clone() }));
+    all.extend(
+        (1..=5).map(|id| Command::CancelTasks { target: Target::Job(JobId(id)), by: by.clone() }),
+    );
     all.push(Command::RetireJobs { jobs: (1..=4).map(JobId).collect() });
     let at = crate::model::Timestamp(1_700_000_000_000);
     replica.apply(&[Batch { at, commands: all }]);

@@ -1,0 +1,6 @@
+//! Everything that needs more than one module, or real programs.
+
+mod cluster;
+mod lab;
+mod refusals;
+mod supervision;
