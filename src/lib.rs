@@ -13,6 +13,7 @@ pub mod scheduler;
 pub mod state;
 
 // The shells.
+pub mod cli;
 pub mod controller;
 pub mod raft;
 pub mod role;

@@ -12,7 +12,10 @@ pub struct Clock {
 
 impl Clock {
     pub fn start() -> Self {
-        Clock { wall_at_start: Timestamp(read(ClockId::Realtime).0), boot_at_start: read(ClockId::Boottime) }
+        Clock {
+            wall_at_start: Timestamp(read(ClockId::Realtime).0),
+            boot_at_start: read(ClockId::Boottime),
+        }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -141,10 +141,7 @@ fn parse_peers(text: &str) -> anyhow::Result<BTreeMap<u64, String>> {
         ensure!(id > 0, "a controller's number is 1 or more");
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         ensure!(port.is_some(), "`{address}` has no port: write HOST:PORT");
-        ensure!(
-            peers.insert(id, address.to_owned()).is_none(),
-            "controller {id} is named twice"
-        );
+        ensure!(peers.insert(id, address.to_owned()).is_none(), "controller {id} is named twice");
     }
     ensure!(!peers.is_empty(), "names no controller");
     Ok(peers)

@@ -104,9 +104,7 @@ impl Api for Front {
     fn jobs(&self, filter: JobFilter, consistency: Consistency) -> Answer<JobPage> {
         match consistency {
             Consistency::Stale => self.local.jobs(filter, consistency),
-            Consistency::Linearizable => {
-                self.ask(move |api| api.jobs(filter.clone(), consistency))
-            }
+            Consistency::Linearizable => self.ask(move |api| api.jobs(filter.clone(), consistency)),
         }
     }
 

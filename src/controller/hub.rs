@@ -19,7 +19,7 @@ use crate::controller::{leader::Term, logs::LogBroker, reconcile};
 use crate::model::{Epoch, OrderStamp, Orders, WorkerId};
 use crate::raft::Raft;
 use crate::rpc::{
-    api::{Answer, ApiError},
+    api::Answer,
     server::{self, Inbound, LogUpload, Outbound},
     session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
 };
@@ -119,7 +119,9 @@ impl Sessions {
             session.run(inbound).instrument(span).await;
         }
         let mut lives = self.lives();
-        if lives.get(&worker).is_some_and(|live| live.incarnation == hello.incarnation && live.outbound.same_channel(&outbound)) {
+        if lives.get(&worker).is_some_and(|live| {
+            live.incarnation == hello.incarnation && live.outbound.same_channel(&outbound)
+        }) {
             lives.remove(&worker);
         }
     }
@@ -132,7 +134,9 @@ impl Sessions {
             && *theirs != cluster_id
         {
             return Err(refuse(
-                format!("this is cluster {cluster_id}; the worker's data directory belongs to cluster {theirs}"),
+                format!(
+                    "this is cluster {cluster_id}; the worker's data directory belongs to cluster {theirs}"
+                ),
                 false,
             ));
         }
@@ -147,10 +151,9 @@ impl Sessions {
         }
         let mut commands = self.owed(hello);
         commands.push(Command::RegisterWorker(hello.registration.clone()));
-        let outcomes = term
-            .propose(commands)
-            .await
-            .map_err(|error| refuse(format!("the registration was not committed: {error}"), true))?;
+        let outcomes = term.propose(commands).await.map_err(|error| {
+            refuse(format!("the registration was not committed: {error}"), true)
+        })?;
         let registered = outcomes.into_iter().next_back().expect("one outcome per command");
         let events = registered.map_err(|rejection| {
             let retry = matches!(rejection, Rejection::NameTaken(_) | Rejection::GpuClaimed(_));
@@ -163,9 +166,10 @@ impl Sessions {
                 _ => None,
             })
             .expect("a registration registers");
-        let lost_after = self.raft.read(|state| {
-            state.workers.get(&worker).map(|row| row.default_lost_after())
-        });
+        // It was heard just now; without this its old silence would count until its first report.
+        term.renew(worker);
+        let lost_after =
+            self.raft.read(|state| state.workers.get(&worker).map(|row| row.default_lost_after()));
         let lease = term.leases().lease();
         Ok(Welcome {
             worker,
@@ -182,9 +186,7 @@ impl Sessions {
     fn owed(&self, hello: &Hello) -> Vec<Command> {
         self.raft.read(|state| {
             let known = state.workers.iter().find(|(_, row)| row.uuid == hello.registration.uuid);
-            known.map_or_else(Vec::new, |(id, _)| {
-                reconcile::commands_for(state, *id, &hello.owed)
-            })
+            known.map_or_else(Vec::new, |(id, _)| reconcile::commands_for(state, *id, &hello.owed))
         })
     }
 

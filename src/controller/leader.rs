@@ -104,7 +104,10 @@ pub async fn run(
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call, and a struct of them would only be unpacked again")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call, and a struct of them would only be unpacked again"
+)]
 async fn lead(
     raft: &Raft,
     lease: Lease,
@@ -129,14 +132,8 @@ async fn lead(
     }
     info!(term = number, "leading");
     let leases = Mutex::new(Leases::new(lease, clock.now()));
-    let term = Arc::new(Term {
-        number,
-        raft: raft.clone(),
-        fence,
-        clock,
-        leases,
-        ended: ended.clone(),
-    });
+    let term =
+        Arc::new(Term { number, raft: raft.clone(), fence, clock, leases, ended: ended.clone() });
     terms.send_replace(Some(term.clone()));
     decide_until_deposed(raft, &term, metrics).await;
     ended.cancel();

@@ -6,9 +6,7 @@ use futures::StreamExt;
 use tokio::{sync::watch, time::Instant};
 
 use crate::controller::{clock::Clock, hub::Sessions, leader::Term, views};
-use crate::model::{
-    Explanation, JobId, Queue, QueueName, TaskId, TaskState, UserName, WorkerId,
-};
+use crate::model::{Explanation, JobId, Queue, QueueName, TaskId, TaskState, UserName, WorkerId};
 use crate::raft::Raft;
 use crate::rpc::{
     api::{
@@ -197,9 +195,11 @@ impl Local {
     async fn reach(&self, consistency: Consistency) -> Result<(), ApiError> {
         match consistency {
             Consistency::Stale => Ok(()),
-            Consistency::Linearizable => self.raft.linearize().await.map_err(|error| {
-                ApiError::new(ErrorKind::Unavailable, error.to_string())
-            }),
+            Consistency::Linearizable => self
+                .raft
+                .linearize()
+                .await
+                .map_err(|error| ApiError::new(ErrorKind::Unavailable, error.to_string())),
         }
     }
 
@@ -413,7 +413,9 @@ impl Local {
             });
             return Err(ApiError::new(
                 ErrorKind::Conflict,
-                format!("worker {name} has the output and is not connected now; try again when it is back"),
+                format!(
+                    "worker {name} has the output and is not connected now; try again when it is back"
+                ),
             ));
         }
         let first = tokio::time::timeout(LOG_DEADLINE, chunks.recv()).await;
@@ -448,7 +450,9 @@ impl Local {
         match known || self.raft.history().job(task.job).await.map_err(internal)?.is_some() {
             true => Err(ApiError::new(
                 ErrorKind::Conflict,
-                format!("task {task} has not started yet, so it has no output; `drigs explain {task}` says why it waits"),
+                format!(
+                    "task {task} has not started yet, so it has no output; `drigs explain {task}` says why it waits"
+                ),
             )),
             false => Err(Rejection::UnknownJob(task.job).into()),
         }

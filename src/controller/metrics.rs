@@ -78,8 +78,7 @@ fn register_gpus(registry: &mut Registry, gpus: &[GpuView]) {
     let total = Family::<GpuLabels, Gauge>::default();
     let used = Family::<GpuLabels, Gauge>::default();
     for gpu in gpus {
-        let labels =
-            GpuLabels { worker_id: gpu.worker.clone(), device_id: gpu.device_id.clone() };
+        let labels = GpuLabels { worker_id: gpu.worker.clone(), device_id: gpu.device_id.clone() };
         let free = gpu.available_memory_bytes.0;
         total.get_or_create(&labels).set(gpu.total_memory_bytes.0 as i64);
         used.get_or_create(&labels).set(gpu.total_memory_bytes.0.saturating_sub(free) as i64);

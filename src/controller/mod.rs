@@ -26,7 +26,12 @@ use tracing::{info, warn};
 
 pub use self::config::{Config, ControllerArgs};
 use self::{
-    clock::Clock, front::Front, http::Site, hub::{Hub, Sessions}, local::Local, metrics::Metrics,
+    clock::Clock,
+    front::Front,
+    http::Site,
+    hub::{Hub, Sessions},
+    local::Local,
+    metrics::Metrics,
 };
 use crate::raft::{self, Raft};
 use crate::rpc::{auth::Auth, server};
@@ -53,10 +58,12 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let local = Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock };
     let front = Front::new(local.clone(), config.token.clone());
     let auth = Auth { token: config.token.clone() };
-    let routes = server::api_service(Arc::new(front), Arc::new(local.clone()), auth.clone());
-    let routes = server::join(routes, [server::hub_service(Arc::new(Hub(sessions)), auth), raft.peer_service()]);
+    let services = server::Services::default()
+        .api(Arc::new(front), Arc::new(local.clone()), auth.clone())
+        .hub(Arc::new(Hub(sessions)), auth)
+        .merge(raft.peer_service());
     let serving =
-        tokio::spawn(server::serve(listener, routes, stopping.clone().cancelled_owned(), DRAIN));
+        tokio::spawn(server::serve(listener, services, stopping.clone().cancelled_owned(), DRAIN));
     let site = Site { local, metrics: metrics.clone() };
     let web = axum::serve(http, http::router(site))
         .with_graceful_shutdown(stopping.clone().cancelled_owned());
@@ -74,7 +81,10 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
 
     shutdown.cancelled().await;
     if raft.leadership().borrow().is_me
-        && let Err(error) = tokio::time::timeout(HAND_OVER, raft.transfer_leadership(None)).await.map_err(anyhow::Error::from).and_then(|done| Ok(done?))
+        && let Err(error) = tokio::time::timeout(HAND_OVER, raft.transfer_leadership(None))
+            .await
+            .map_err(anyhow::Error::from)
+            .and_then(|done| Ok(done?))
     {
         warn!(%error, "nobody took over the leadership");
     }
@@ -84,9 +94,9 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
 }
 
 async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}: is another controller running here?")
-    })
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}: is another controller running here?"))
 }
 
 fn raft_config(config: &Config) -> raft::Config {

@@ -321,7 +321,10 @@ pub fn all_counts(state: &State, now: Timestamp) -> TaskCountsView {
             TaskState::Scheduled => counts.scheduled += 1,
             TaskState::Running => counts.running += 1,
             TaskState::Recovering => counts.recovering += 1,
-            TaskState::Pending | TaskState::Completed | TaskState::Failed | TaskState::Cancelled => {}
+            TaskState::Pending
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Cancelled => {}
         }
     }
     counts

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod attempt;
+mod check;
 mod explanation;
 mod gpu;
 mod id;
@@ -17,6 +18,7 @@ pub use self::allocation::{GpuGrant, Placement, Slice};
 pub use self::attempt::{
     Attempt, EndReason, Ending, Part, PartStatus, StopReason, Task, TaskState, TaskStatus,
 };
+pub use self::check::SpecError;
 pub use self::explanation::{Explanation, WaitReason};
 pub use self::gpu::{ComputeCapability, Gpu, GpuHealth};
 pub use self::id::{

@@ -355,9 +355,9 @@ pub struct WaitAnswer {
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         let kind = match &rejection {
-            Rejection::UnknownJob(_)
-            | Rejection::UnknownTask(..)
-            | Rejection::UnknownWorker(_) => ErrorKind::NotFound,
+            Rejection::UnknownJob(_) | Rejection::UnknownTask(..) | Rejection::UnknownWorker(_) => {
+                ErrorKind::NotFound
+            }
             Rejection::UnknownQueue(_)
             | Rejection::QueueClosed(_)
             | Rejection::UnknownDependency(_) => ErrorKind::Invalid,

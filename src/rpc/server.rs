@@ -68,6 +68,12 @@ impl Services {
     {
         Services { routes: self.routes.add_service(service) }
     }
+
+    /// Mounts what another room has put together for itself.
+    pub fn merge(self, routes: Routes) -> Services {
+        let others = routes.into_axum_router().reset_fallback();
+        Services { routes: self.routes.into_axum_router().merge(others).into() }
+    }
 }
 
 /// Serves on `listener` until `shutdown`, then lets calls in flight finish for at most `drain`, then cuts every

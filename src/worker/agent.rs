@@ -86,7 +86,8 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let (supervisor, mut events, found) = Supervisor::open(&config.data_dir).await?;
     let boot_id = clock::boot_id().context("cannot tell this boot of the machine from others")?;
     let identity = Identity::load(supervisor.dir().root(), &boot_id)?;
-    let contact = Contact::open(supervisor.dir(), &boot_id).context("cannot write the contact file")?;
+    let contact =
+        Contact::open(supervisor.dir(), &boot_id).context("cannot write the contact file")?;
     info!(name = %config.name, uuid = %identity.uuid, epoch = %identity.epoch, found = found.len(), "worker starts");
     let mut agent = Agent {
         attempts: found.iter().map(|found| (found.attempt, adopt(found))).collect(),
@@ -256,8 +257,7 @@ impl Agent {
             if self.dirty && unanswered.len() < MOST_UNANSWERED {
                 number += 1;
                 unanswered.push_back((number, BootTime::now()));
-                let report =
-                    Report { number, attempts: self.reports().collect(), gpus: None };
+                let report = Report { number, attempts: self.reports().collect(), gpus: None };
                 self.dirty = false;
                 if outbound.send(WorkerMessage::Report(report)).await.is_err() {
                     return Ok(Over::Broken(String::from("the controller is gone")));
@@ -372,7 +372,8 @@ impl Agent {
     fn prepare(&mut self, attempt: AttemptId) -> Option<attempt_dir::Launch> {
         let order = self.orders.iter().find(|order| order.attempt == attempt)?;
         let launch = driver::native::launch(&self.work(order));
-        let entry = Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
+        let entry =
+            Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
         self.attempts.insert(attempt, entry);
         Some(launch)
     }

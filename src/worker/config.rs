@@ -85,8 +85,13 @@ impl WorkerArgs {
     /// Says which flag is wrong and what would be right.
     pub fn check(self) -> anyhow::Result<Config> {
         let token = self.read_token()?;
-        let join: Vec<String> =
-            self.join.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect();
+        let join: Vec<String> = self
+            .join
+            .split(',')
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect();
         ensure!(!join.is_empty(), "--join names no controller: write HOST:PORT,HOST:PORT");
         let name = self.name.clone().unwrap_or_else(machine::host_name);
         check_name("--name", &name)?;
@@ -103,7 +108,11 @@ impl WorkerArgs {
             cpus: MilliCpus::from_cores(cpus),
             memory,
             gpus: self.gpus.parse::<Inventory>().context("--gpus")?,
-            labels: self.labels.iter().map(|text| parse_label(text)).collect::<anyhow::Result<_>>()?,
+            labels: self
+                .labels
+                .iter()
+                .map(|text| parse_label(text))
+                .collect::<anyhow::Result<_>>()?,
             ephemeral: self.ephemeral,
             log_limit: Bytes::parse(&self.log_limit, Bytes::from_mib(1)).context("--log-limit")?,
             data_dir: self.data_dir,
@@ -120,11 +129,13 @@ impl WorkerArgs {
 }
 
 fn parse_label(text: &str) -> anyhow::Result<(String, String)> {
-    let (key, value) = text
-        .split_once('=')
-        .with_context(|| format!("--label {text} is not KEY=VALUE"))?;
+    let (key, value) =
+        text.split_once('=').with_context(|| format!("--label {text} is not KEY=VALUE"))?;
     check_name("--label", key)?;
-    ensure!(value.len() <= LONGEST_NAME, "--label {key}: its value is longer than {LONGEST_NAME} bytes");
+    ensure!(
+        value.len() <= LONGEST_NAME,
+        "--label {key}: its value is longer than {LONGEST_NAME} bytes"
+    );
     Ok((key.to_owned(), value.to_owned()))
 }
 

@@ -79,3 +79,38 @@ fn settled_time(file: &File) -> io::Result<BootTime> {
         time = again;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_contact_outlives_the_agent_but_not_the_boot() {
+        let root = TempDir::new().unwrap();
+        let dir = DataDir::create(root.path()).unwrap();
+        assert_eq!(last_contact(&dir, "boot-1"), None);
+        let mut contact = Contact::open(&dir, "boot-1").unwrap();
+        assert_eq!(last_contact(&dir, "boot-1"), None, "there was none yet");
+        contact.record(BootTime(20)).unwrap();
+        contact.record(BootTime(10)).unwrap();
+        assert_eq!(last_contact(&dir, "boot-1"), Some(BootTime(20)), "it never goes back");
+
+        drop(contact);
+        Contact::open(&dir, "boot-1").unwrap();
+        assert_eq!(last_contact(&dir, "boot-1"), Some(BootTime(20)));
+        Contact::open(&dir, "boot-2").unwrap();
+        assert_eq!(last_contact(&dir, "boot-2"), None);
+        assert_eq!(last_contact(&dir, "boot-1"), None);
+    }
+
+    #[test]
+    fn a_contact_that_lies_ahead_is_none() {
+        let root = TempDir::new().unwrap();
+        let dir = DataDir::create(root.path()).unwrap();
+        let mut contact = Contact::open(&dir, "boot-1").unwrap();
+        contact.record(BootTime(u64::MAX)).unwrap();
+        assert_eq!(last_contact(&dir, "boot-1"), None);
+    }
+}

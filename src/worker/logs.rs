@@ -55,7 +55,8 @@ fn chunks(
             let (dir, offset) = (position.dir.clone(), position.offset);
             let chunk = blocking(move || output::read(&dir, offset, CHUNK)).await?;
             let chunk = chunk.map_err(|error| internal(&error))?;
-            let over = chunk.complete || (!position.follow && chunk.offset + chunk.bytes.len() as u64 >= chunk.end);
+            let over = chunk.complete
+                || (!position.follow && chunk.offset + chunk.bytes.len() as u64 >= chunk.end);
             if chunk.bytes.is_empty() && !over {
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;

@@ -33,8 +33,5 @@ pub fn memory() -> anyhow::Result<Bytes> {
 /// The memory limit of this process's control group, version 2 or 1; `None` where there is none.
 fn cgroup_limit() -> Option<Bytes> {
     let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    files
-        .iter()
-        .find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
-        .map(Bytes)
+    files.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).map(Bytes)
 }

@@ -4,23 +4,23 @@
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 pub mod reconcile;
 
-mod config;
 mod agent;
-mod identity;
+pub mod attempt_dir;
+pub mod clock;
+mod config;
+pub mod contact;
 pub mod driver;
 pub mod gpu;
-pub mod supervisor;
+mod identity;
 pub mod launcher;
-pub mod shim;
-pub mod attempt_dir;
-pub mod contact;
-pub mod clock;
 mod link;
 mod logs;
 mod machine;
-mod stop_all;
 pub mod process;
+pub mod shim;
+mod stop_all;
 mod strays;
+pub mod supervisor;
 mod sys;
 
 pub use self::agent::run;

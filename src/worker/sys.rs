@@ -26,7 +26,11 @@ pub enum Fork {
 /// What a call to [`reap`] found.
 #[derive(Debug)]
 pub enum Reaped {
-    Child { pid: i32, status: WaitStatus, usage: Usage },
+    Child {
+        pid: i32,
+        status: WaitStatus,
+        usage: Usage,
+    },
     /// There are children, but none has ended.
     NoneEnded,
     NoChildren,
@@ -188,7 +192,8 @@ pub fn wait_signal(timeout: Duration) -> Option<i32> {
     };
     let signals = every_signal();
     // SAFETY: the set and the time are valid for the whole call, and no details are asked for.
-    let signal = unsafe { libc::sigtimedwait(&raw const signals, ptr::null_mut(), &raw const timeout) };
+    let signal =
+        unsafe { libc::sigtimedwait(&raw const signals, ptr::null_mut(), &raw const timeout) };
     (signal > 0).then_some(signal)
 }
 

@@ -1,3 +1,5 @@
 //! Everything that needs more than one module, or real programs.
 
+mod cluster;
+mod lab;
 mod supervision;

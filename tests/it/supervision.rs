@@ -14,8 +14,8 @@ use drigs::{
     model::{AttemptId, EndReason, JobId, Millis, TaskId},
     worker::{
         attempt_dir::{
-            AttemptDir, Ended, Exit, Found, FoundState, Intent, Launch, Retention, StopCause, Tree,
-            prune,
+            AttemptDir, Ended, Exit, Found, FoundState, Held, Intent, Launch, Retention, StopCause,
+            Tree, prune,
         },
         clock::{BootTime, boot_id},
         contact::Contact,
@@ -54,6 +54,8 @@ fn launch(job: u64, argv: &[&str]) -> Launch {
         lost_after: None,
         stop_signal: 15,
         grace: Millis(500),
+        lost_grace: Millis(2000),
+        held: Held::default(),
         log_limit: 1 << 20,
     }
 }
@@ -221,7 +223,8 @@ async fn a_job_that_cannot_start_says_why() {
 async fn a_job_gets_its_own_environment_and_nothing_of_ours() {
     let root = TempDir::new().unwrap();
     let mut agent = Agent::open(root.path()).await;
-    let mut wanted = launch(1, &["sh", "-c", "env | sort | grep -v '^_='; pwd; umask; ulimit -c >&2"]);
+    let mut wanted =
+        launch(1, &["sh", "-c", "env | sort | grep -v '^_='; pwd; umask; ulimit -c >&2"]);
     wanted.env.insert("GREETING".to_owned(), "hello\nworld".to_owned());
     wanted.working_dir = "/usr".to_owned();
     wanted.umask = 0o027;
@@ -270,7 +273,8 @@ async fn a_polite_job_may_clean_up_and_a_more_urgent_stop_is_heard() {
     wait_until("the trap is set", || agent.output(1).contains("ready"));
     agent.stop(1, intent(20_000)).await;
     let exit = agent.ended(1).await;
-    assert_eq!((exit.ended.clone(), agent.output(1).as_str()), (Ended::Exit(3), "ready\nbye\n"));
+    // The shell may also print that its sleep, which is of its group, was terminated.
+    assert_eq!((&exit.ended, agent.output(1).ends_with("bye\n")), (&Ended::Exit(3), true));
     assert_eq!(exit.to_ending().reason, EndReason::User);
 
     let deaf = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
@@ -296,13 +300,18 @@ async fn what_the_main_process_leaves_behind_is_ended() {
 async fn a_signal_reaches_the_job() {
     let root = TempDir::new().unwrap();
     let mut agent = Agent::open(root.path()).await;
-    agent.start(shell(1, "trap 'echo checkpoint; exit 0' USR1; echo ready; while :; do sleep 0.01; done")).await;
+    agent
+        .start(shell(
+            1,
+            "trap 'echo checkpoint; exit 0' USR1; echo ready; while :; do sleep 0.01; done",
+        ))
+        .await;
     agent.started(1).await;
     wait_until("the trap is set", || agent.output(1).contains("ready"));
     agent.supervisor.signal(attempt(1), 10).await.unwrap();
     let exit = agent.ended(1).await;
     assert_eq!((exit.ended, exit.stopped), (Ended::Exit(0), None));
-    assert_eq!(agent.output(1), "ready\ncheckpoint\n");
+    assert!(agent.output(1).ends_with("checkpoint\n"));
     assert!(matches!(agent.supervisor.signal(attempt(1), 10).await, Err(Error::NotRunning(_))));
     assert!(matches!(agent.supervisor.signal(attempt(1), 1000).await, Err(Error::NoSignal(1000))));
     assert!(matches!(agent.supervisor.stop(attempt(9), intent(1)).await, Err(Error::NotFound(_))));
@@ -384,11 +393,13 @@ async fn a_flood_of_output_is_kept_to_the_limit() {
     let root = TempDir::new().unwrap();
     let mut agent = Agent::open(root.path()).await;
     let limit = 1 << 20;
-    let flood = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '%8191s\\n' line-$i; done; echo end";
+    let flood =
+        "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '%8191s\\n' line-$i; done; echo end";
     let exit = agent.run(Launch { log_limit: limit, ..shell(1, flood) }).await;
     assert_eq!(exit.ended, Ended::Exit(0));
     let dir = agent.dir(1);
-    let on_disk = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(dir.output()).unwrap()) * 512;
+    let on_disk =
+        std::os::unix::fs::MetadataExt::blocks(&fs::metadata(dir.output()).unwrap()) * 512;
     assert!(on_disk <= limit + 8192, "{on_disk} bytes are kept");
     let chunk = output::read(&dir, 0, 100 << 20).unwrap();
     assert_eq!(chunk.end, 3000 * 8192 + 4);
@@ -493,7 +504,8 @@ fn spawn_agent(root: &Path, launches: &[Launch]) -> Child {
 async fn an_agent_killed_while_jobs_run_and_end_finds_all_of_them_once() {
     let root = TempDir::new().unwrap();
     let gate = root.path().join("gate");
-    let ends_later = shell(1, &format!("while [ ! -e {} ]; do sleep 0.01; done; exit 6", gate.display()));
+    let ends_later =
+        shell(1, &format!("while [ ! -e {} ]; do sleep 0.01; done; exit 6", gate.display()));
     let runs_on = shell(2, "sleep 1000");
     let mut process = spawn_agent(root.path(), &[ends_later.clone(), runs_on.clone()]);
     wait_until("both run", || {
@@ -503,9 +515,7 @@ async fn an_agent_killed_while_jobs_run_and_end_finds_all_of_them_once() {
     process.wait().unwrap();
     File::create(&gate).unwrap();
     wait_until("the first has ended", || processes_of(&ends_later).is_empty());
-    wait_until("and its end is recorded", || {
-        root.path().join("attempts/1.0.1/exit.json").exists()
-    });
+    wait_until("and its end is recorded", || root.path().join("attempts/1.0.1/exit.json").exists());
 
     let mut agent = Agent::open(root.path()).await;
     assert_eq!(ended_at_all(&agent.found, 1).unwrap().ended, Ended::Exit(6));
@@ -542,7 +552,7 @@ async fn without_agent_and_contact_the_shim_ends_its_job_in_time() {
 
     wait_until("the job is gone", || processes_of(&lost).is_empty());
     let gone_after = BootTime::now().since(last);
-    // lost_after, the capped grace of 5 s, and the time of a busy machine.
+    // lost_after, the grace of 2 s, and the time of a busy machine.
     assert!((1500..15_000).contains(&gone_after.0), "gone after {gone_after:?}");
     assert!(!processes_of(&kept).is_empty(), "the other one may stay for ever");
 

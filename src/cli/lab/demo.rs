@@ -52,7 +52,9 @@ pub async fn run(
     tokio::time::sleep(Duration::from_millis(500)).await;
     let leader = demo.leader().await?;
     let pid = processes.controller_pid(leader).context("the leader is not of this lab")?;
-    say(&format!("{SUBMITTERS} clients submit all the time. The leader, controller {leader} (pid {pid}), is killed with SIGKILL."));
+    say(&format!(
+        "{SUBMITTERS} clients submit all the time. The leader, controller {leader} (pid {pid}), is killed with SIGKILL."
+    ));
     processes.kill_controller(leader)?;
     let killed = Instant::now();
     tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -170,8 +172,7 @@ impl Demo {
     }
 
     async fn only_task(&self, job: JobId) -> anyhow::Result<TaskView> {
-        let filter =
-            TaskFilter { job, index: Some(0), states: Vec::new(), limit: 1, after: None };
+        let filter = TaskFilter { job, index: Some(0), states: Vec::new(), limit: 1, after: None };
         let page = self.client.tasks(filter, Consistency::Linearizable).await?;
         page.tasks.into_iter().next().context("the job has no task")
     }
@@ -214,10 +215,7 @@ impl Demo {
                 let answer = self.client.wait(vec![*job], Duration::from_secs(2)).await?;
                 if answer.done {
                     let status = answer.jobs.first().map(|job| job.status);
-                    ensure!(
-                        status == Some(TaskState::Completed),
-                        "job {job} ended as {status:?}"
-                    );
+                    ensure!(status == Some(TaskState::Completed), "job {job} ended as {status:?}");
                     break;
                 }
                 ensure!(Instant::now() < deadline, "job {job} is not over in time");
@@ -246,7 +244,10 @@ impl Demo {
         for entry in fs::read_dir(&self.witness)? {
             let entry = entry?;
             let text = fs::read_to_string(entry.path())?;
-            files.insert(entry.file_name().to_string_lossy().into_owned(), text.lines().count() as u32);
+            files.insert(
+                entry.file_name().to_string_lossy().into_owned(),
+                text.lines().count() as u32,
+            );
             for attempt in text.lines() {
                 let task = attempt.rsplit_once('.').map_or(attempt, |(task, _)| task);
                 *starts.entry(task.to_owned()).or_default() += 1;
@@ -260,13 +261,10 @@ impl Demo {
         ensure!(array_tasks == ARRAY_TASKS as usize, "{array_tasks} tasks of the array ran");
         for submission in acknowledged {
             let times = files.get(&submission.name).copied().unwrap_or(0);
-            ensure!(
-                times == 1,
-                "job {} was acknowledged and ran {times} times",
-                submission.job
-            );
+            ensure!(times == 1, "job {} was acknowledged and ran {times} times", submission.job);
         }
-        let jobs: std::collections::BTreeSet<JobId> = acknowledged.iter().map(|it| it.job).collect();
+        let jobs: std::collections::BTreeSet<JobId> =
+            acknowledged.iter().map(|it| it.job).collect();
         ensure!(jobs.len() == acknowledged.len(), "two submissions were given one job");
         Ok(starts.len() as u64)
     }

@@ -40,7 +40,9 @@ impl Layout {
     pub fn create(args: &LabArgs) -> anyhow::Result<Layout> {
         let dir = match &args.dir {
             Some(dir) => dir.clone(),
-            None => std::env::temp_dir().join(format!("drigs-lab-{}", uuid::Uuid::new_v4().simple())),
+            None => {
+                std::env::temp_dir().join(format!("drigs-lab-{}", uuid::Uuid::new_v4().simple()))
+            }
         };
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);

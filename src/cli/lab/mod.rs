@@ -70,7 +70,9 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 /// When it cannot start, or the demo did not show what it should.
 pub async fn run(args: LabArgs) -> anyhow::Result<()> {
     match &args.action {
-        Some(LabAction::Stop { dir }) => return processes::stop_detached(&Layout::load(dir)?).await,
+        Some(LabAction::Stop { dir }) => {
+            return processes::stop_detached(&Layout::load(dir)?).await;
+        }
         Some(LabAction::Status { dir }) => return status(&Layout::load(dir)?).await,
         None => {}
     }

@@ -24,11 +24,11 @@ mod retention;
 mod scan;
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, ErrorKind, Write},
     os::{
         fd::AsRawFd,
-        unix::fs::{DirBuilderExt, OpenOptionsExt},
+        unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
 };
@@ -77,6 +77,7 @@ impl DataDir {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(root)?;
+        fs::set_permissions(root, Permissions::from_mode(0o700))?;
         let dir = DataDir { root: root.canonicalize()? };
         builder.create(dir.attempts())?;
         builder.create(dir.finished())?;

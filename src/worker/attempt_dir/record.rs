@@ -166,7 +166,8 @@ impl Exit {
             Ended::StartFailed { message, .. } => ending.message = Some(message.clone()),
             Ended::NeverStarted => ending.message = Some("stopped before it started".to_owned()),
             Ended::Stuck => {
-                ending.message = Some("the job hangs in the kernel and cannot be killed".to_owned());
+                ending.message =
+                    Some("the job hangs in the kernel and cannot be killed".to_owned());
             }
             Ended::SupervisorLost => {
                 ending.message = Some("the process that supervised the job was killed".to_owned());
@@ -212,7 +213,10 @@ mod as_text {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        value: &impl Display,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)
     }
 

@@ -16,9 +16,14 @@ pub enum Status {
     /// It was made sure that it never starts.
     Void,
     /// Its shim lives; `main` is `None` until the job was started.
-    Running { shim: Process, main: Option<Process> },
+    Running {
+        shim: Process,
+        main: Option<Process>,
+    },
     /// Its shim is gone and has not said how it ended.
-    SupervisorLost { main: Option<Process> },
+    SupervisorLost {
+        main: Option<Process>,
+    },
     /// What ran then ran before the machine's last start.
     Rebooted,
     Ended(Exit),
@@ -37,9 +42,14 @@ pub struct Found {
 pub enum FoundState {
     /// And never will, unless it is forgotten and started anew.
     NeverStarted,
-    Running { shim: Process, main: Option<Process> },
+    Running {
+        shim: Process,
+        main: Option<Process>,
+    },
     /// Its shim is gone. What is left of it is being ended; its end will be told as an event.
-    SupervisorLost { main: Option<Process> },
+    SupervisorLost {
+        main: Option<Process>,
+    },
     Ended(Exit),
 }
 

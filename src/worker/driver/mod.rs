@@ -4,7 +4,7 @@ pub mod native;
 
 use std::collections::BTreeMap;
 
-use crate::model::{AttemptId, Bytes, Epoch, Millis, MilliCpus};
+use crate::model::{AttemptId, Bytes, Epoch, MilliCpus, Millis};
 
 /// What one worker is to run of one attempt, whatever runs it.
 #[derive(Clone, Debug)]

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, env};
 
 use super::{Rank, Work};
-use crate::worker::{attempt_dir::{Held, Launch}, strays::NONCE};
+use crate::worker::{
+    attempt_dir::{Held, Launch},
+    strays::NONCE,
+};
 
 /// What a job may see of the agent's own environment, beside `LC_*`. Everything else stays behind: secrets, what would
 /// change how programs load (`LD_PRELOAD`, `PYTHONHOME`), and what an outer scheduler or launcher has set
@@ -18,9 +21,7 @@ pub fn launch(work: &Work) -> Launch {
     launch_with(work, env::vars_os().filter_map(to_utf8), nonce)
 }
 
-fn to_utf8(
-    (name, value): (std::ffi::OsString, std::ffi::OsString),
-) -> Option<(String, String)> {
+fn to_utf8((name, value): (std::ffi::OsString, std::ffi::OsString)) -> Option<(String, String)> {
     Some((name.into_string().ok()?, value.into_string().ok()?))
 }
 
@@ -112,4 +113,102 @@ fn rank(rank: &Rank) -> [(String, String); 8] {
 
 fn named((name, value): (&str, String)) -> (String, String) {
     (name.to_owned(), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::{
+        model::{AttemptId, Bytes, Epoch, JobId, MilliCpus, Millis, TaskId},
+        worker::driver::Limits,
+    };
+
+    fn work() -> Work {
+        Work {
+            attempt: AttemptId { task: TaskId { job: JobId(12), index: 3 }, number: 1 },
+            epoch: Epoch(1),
+            worker: "w7".to_owned(),
+            argv: vec!["python".to_owned(), "train.py".to_owned()],
+            env: BTreeMap::new(),
+            working_dir: None,
+            gpus: Vec::new(),
+            cpus: MilliCpus(2500),
+            memory: Bytes::from_gib(1),
+            limits: Limits {
+                time: None,
+                lost_after: Some(Millis::from_hours(1)),
+                stop_signal: 15,
+                grace: Millis::from_secs(30),
+                lost_grace: Millis::from_secs(5),
+                log: Limits::DEFAULT_LOG,
+            },
+            rank: None,
+        }
+    }
+
+    fn check(work: &Work, inherited: &[(&str, &str)], expected: Expect) {
+        let inherited = inherited.iter().map(|variable| named((variable.0, variable.1.to_owned())));
+        let launch = launch_with(work, inherited, "n0nce".to_owned());
+        let mut text = format!("in {}\n", launch.working_dir);
+        for (name, value) in &launch.env {
+            text.push_str(&format!("{name}={value}\n"));
+        }
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn only_harmless_variables_of_the_agent_are_passed_on() {
+        let agents = [
+            ("PATH", "/bin"),
+            ("HOME", "/home/ada"),
+            ("LANG", "C.UTF-8"),
+            ("LC_TIME", "de_DE.UTF-8"),
+            ("LD_PRELOAD", "/tmp/evil.so"),
+            ("PYTHONHOME", "/opt/python"),
+            ("DRIGS_TOKEN", "secret"),
+            ("CUDA_VISIBLE_DEVICES", "0,1"),
+            ("NCCL_DEBUG", "INFO"),
+            ("SLURM_JOB_ID", "1"),
+            ("RANK", "4"),
+            ("MASTER_ADDR", "elsewhere"),
+            ("TORCHELASTIC_RUN_ID", "outer"),
+        ];
+        check(&work(), &agents, expect![[]]);
+    }
+
+    #[test]
+    fn a_users_variables_win_over_the_agents_but_not_over_drigs() {
+        let own = [
+            ("PATH", "/opt/bin"),
+            ("OMP_NUM_THREADS", "1"),
+            ("DRIGS_JOB_ID", "99"),
+            ("DRIGS_ANYTHING", "x"),
+            ("CUDA_VISIBLE_DEVICES", "all"),
+            ("NCCL_DEBUG", "WARN"),
+        ];
+        let work = Work {
+            env: own.into_iter().map(|(name, value)| named((name, value.to_owned()))).collect(),
+            gpus: vec!["GPU-a".to_owned(), "GPU-b".to_owned()],
+            working_dir: Some("/data".to_owned()),
+            ..work()
+        };
+        check(&work, &[("PATH", "/bin"), ("HOME", "/home/ada")], expect![[]]);
+    }
+
+    #[test]
+    fn a_member_of_a_gang_knows_its_place() {
+        let rank = Rank {
+            rank: 5,
+            local_rank: 1,
+            world_size: 8,
+            local_world_size: 4,
+            group_rank: 1,
+            master_addr: "10.0.0.7".to_owned(),
+            master_port: 20_001,
+            run_id: "12.3.1".to_owned(),
+        };
+        check(&Work { cpus: MilliCpus(500), rank: Some(rank), ..work() }, &[], expect![[]]);
+    }
 }

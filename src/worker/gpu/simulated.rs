@@ -85,8 +85,8 @@ impl FromStr for Simulated {
 }
 
 fn read_file(path: &Path) -> anyhow::Result<Vec<Model>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| {
         format!(
             "{} is not a list like [{{\"model\": \"T4\", \"memory\": \"16G\", \"compute_capability\": \"7.5\"}}]",
@@ -101,7 +101,9 @@ fn parse_groups(text: &str) -> anyhow::Result<Vec<Model>> {
         let (count, name) = group
             .split_once('x')
             .and_then(|(count, name)| Some((count.parse::<usize>().ok()?, name)))
-            .with_context(|| format!("`{group}` is not COUNTxMODEL (such as 2xT4 or 8xA100-80GB)"))?;
+            .with_context(|| {
+                format!("`{group}` is not COUNTxMODEL (such as 2xT4 or 8xA100-80GB)")
+            })?;
         ensure!((1..=MOST).contains(&count), "{count} of {name} is out of range: 1 to {MOST}");
         models.extend(std::iter::repeat_n(parse_model(name)?, count));
     }
@@ -117,9 +119,13 @@ fn parse_model(name: &str) -> anyhow::Result<Model> {
     let memory = size.or(known.map(|(_, gib, _)| Bytes::from_gib(*gib)));
     let Some(memory) = memory else {
         let names: Vec<&str> = KNOWN.iter().map(|(name, _, _)| *name).collect();
-        bail!("no known GPU `{base}`: write its VRAM behind it ({base}-24GB), or one of {}", names.join(", "));
+        bail!(
+            "no known GPU `{base}`: write its VRAM behind it ({base}-24GB), or one of {}",
+            names.join(", ")
+        );
     };
-    let capability = known.map(|(_, _, (major, minor))| ComputeCapability { major: *major, minor: *minor });
+    let capability =
+        known.map(|(_, _, (major, minor))| ComputeCapability { major: *major, minor: *minor });
     Ok(Model { model: name.to_owned(), memory, compute_capability: capability })
 }
 
@@ -139,7 +145,14 @@ mod tests {
             Ok(simulated) => simulated
                 .gpus(Uuid::nil())
                 .iter()
-                .map(|gpu| format!("{} {} {:?}\n", gpu.model, gpu.memory, gpu.compute_capability.map(|it| it.to_string())))
+                .map(|gpu| {
+                    format!(
+                        "{} {} {:?}\n",
+                        gpu.model,
+                        gpu.memory,
+                        gpu.compute_capability.map(|it| it.to_string())
+                    )
+                })
                 .collect(),
             Err(error) => format!("{error:#}\n"),
         };
@@ -148,29 +161,47 @@ mod tests {
 
     #[test]
     fn groups_of_known_and_named_models() {
-        check("1xT4+1xA100-80GB", expect![[r#"
+        check(
+            "1xT4+1xA100-80GB",
+            expect![[r#"
             T4 16G Some("7.5")
             A100-80GB 80G Some("8.0")
-        "#]]);
-        check("1xMyCard-12G", expect![[r#"
+        "#]],
+        );
+        check(
+            "1xMyCard-12G",
+            expect![[r#"
             MyCard-12G 12G None
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        check("T4", expect![[r#"
+        check(
+            "T4",
+            expect![[r#"
             `T4` is not COUNTxMODEL (such as 2xT4 or 8xA100-80GB)
-        "#]]);
-        check("0xT4", expect![[r#"
+        "#]],
+        );
+        check(
+            "0xT4",
+            expect![[r#"
             0 of T4 is out of range: 1 to 64
-        "#]]);
-        check("2xFoo", expect![[r#"
+        "#]],
+        );
+        check(
+            "2xFoo",
+            expect![[r#"
             no known GPU `Foo`: write its VRAM behind it (Foo-24GB), or one of P100, V100, T4, RTX2080TI, RTX3090, A10, A40, A100, RTX4090, L4, L40S, H100, H200, B200
-        "#]]);
-        check("2xFoo-lots", expect![[r#"
+        "#]],
+        );
+        check(
+            "2xFoo-lots",
+            expect![[r#"
             `lots` is not an amount of memory (such as 512M, 16GB or 1.5T)
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

@@ -82,7 +82,8 @@ impl Launcher {
 
     async fn greet(&self) -> io::Result<Client> {
         let greeting = async {
-            let stream = UnixStream::connect(self.dir.socket(SOCKET)?).await?;
+            let path = self.dir.socket(SOCKET)?;
+            let stream = UnixStream::connect(&path).await?;
             let (replies, requests) = stream.into_split();
             let mut replies = BufReader::new(replies).lines();
             let build = replies.next_line().await?.ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -33,6 +33,8 @@ use crate::{
 const LOST_CONTACT_GRACE: Millis = Millis::from_secs(5);
 /// The agent may be busy; it looks by itself each second anyway.
 const NOTIFY_PATIENCE: Duration = Duration::from_millis(200);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 struct Shim {
     data: DataDir,
@@ -130,7 +132,7 @@ impl Shim {
         // An agent that wanted to stop it before the claim was there could signal nobody.
         self.obey_intent(None);
         loop {
-            let has_children = self.reap()?;
+            let has_children = self.reap();
             let now = BootTime::now();
             let next_look = self.output.keep_to_limit(now);
             if !has_children {
@@ -148,7 +150,7 @@ impl Shim {
     }
 
     /// Takes note of all children that have ended; `false` when none is left.
-    fn reap(&mut self) -> io::Result<bool> {
+    fn reap(&mut self) -> bool {
         let mut main_ended_now = false;
         let has_children = loop {
             match sys::reap() {
@@ -166,9 +168,9 @@ impl Shim {
             }
         };
         if main_ended_now && has_children {
-            self.drain()?;
+            self.drain();
         }
-        Ok(has_children)
+        has_children
     }
 
     fn main_ended(&mut self, status: WaitStatus) -> Ended {
@@ -190,23 +192,38 @@ impl Shim {
     }
 
     /// The main process has ended before others of its tree: records that, and sees to the others.
-    fn drain(&mut self) -> io::Result<()> {
-        self.write_exit(Tree::Draining(pids_alive()))?;
+    fn drain(&mut self) {
+        // Not the last word, so a failure costs nothing yet.
+        let _ = self.write_exit(Tree::Draining(pids_alive()));
         let now = BootTime::now();
         match &mut self.ladder {
             Some(ladder) => ladder.main_ended(now),
             None => self.ladder = Some(Ladder::for_leftovers(now)),
         }
-        Ok(())
     }
 
     fn finish(mut self, tree: Tree) -> io::Result<()> {
         if self.exit.is_none() {
             self.exit = Some(self.describe_end(Ended::Stuck));
         }
-        self.write_exit(tree)?;
+        self.write_last_word(tree)?;
         notify(&self.data, self.launch.attempt);
         Ok(())
+    }
+
+    /// How a job ended is known to nobody else, so a full disk is waited out, for as long as the directory is there.
+    fn write_last_word(&mut self, tree: Tree) -> io::Result<()> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.write_exit(tree.clone()) {
+                Err(error) if self.dir.path().exists() => {
+                    eprintln!("cannot record the end of {}: {error}", self.launch.attempt);
+                }
+                other => return other,
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     fn write_exit(&mut self, tree: Tree) -> io::Result<()> {
@@ -225,7 +242,7 @@ impl Shim {
         }
         if self.contact_lost_at().is_some_and(|limit| now >= limit) {
             self.lost_contact = true;
-            let grace = self.launch.grace.min(LOST_CONTACT_GRACE);
+            let grace = self.launch.lost_grace.min(LOST_CONTACT_GRACE);
             self.stop(StopCause::LostContact, "the worker's loss of contact", grace);
         }
     }
@@ -281,7 +298,8 @@ impl Shim {
         let now = BootTime::now();
         let limits = [self.time_limit_at(), self.contact_lost_at()];
         let rung = self.ladder.as_ref().map(Ladder::due);
-        let next = limits.into_iter().flatten().chain(rung).map(|at| at.since(now).to_duration()).min();
+        let next =
+            limits.into_iter().flatten().chain(rung).map(|at| at.since(now).to_duration()).min();
         next.map_or(next_look, |next| next.min(next_look))
     }
 }

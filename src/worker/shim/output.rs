@@ -193,3 +193,90 @@ fn first_data(file: &File, size: u64) -> io::Result<u64> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        model::{AttemptId, JobId, TaskId},
+        worker::attempt_dir::DataDir,
+    };
+
+    const BLOCK: usize = 4096;
+    const LIMIT: u64 = 8 * BLOCK as u64;
+
+    fn output() -> (TempDir, Output) {
+        let root = TempDir::new().unwrap();
+        let dir = DataDir::create(root.path()).unwrap();
+        let attempt = AttemptId { task: TaskId { job: JobId(1), index: 0 }, number: 1 };
+        fs::create_dir(dir.attempt(attempt).path()).unwrap();
+        let output = Output::create(&dir.attempt(attempt), LIMIT).unwrap();
+        (root, output)
+    }
+
+    /// Block `n` is filled with the letter that has the number `n`.
+    fn print(output: &Output, blocks: std::ops::Range<u8>) {
+        for block in blocks {
+            output.file().write_all(&[b'a' + block; BLOCK]).unwrap();
+        }
+    }
+
+    fn read_letters(output: &Output, from: u64) -> (u64, String, u64) {
+        let chunk = read(&output.attempt, from, 1 << 20).unwrap();
+        assert!(!chunk.complete);
+        let letters = chunk.bytes.iter().step_by(BLOCK).map(|byte| char::from(*byte)).collect();
+        (chunk.offset / BLOCK as u64, letters, chunk.dropped_before / BLOCK as u64)
+    }
+
+    #[test]
+    fn the_newest_part_is_kept_at_its_offset() {
+        let (_root, mut output) = output();
+        print(&output, 0..8);
+        output.keep_to_limit(BootTime::now());
+        assert_eq!(read_letters(&output, 0), (0, "abcdefgh".to_owned(), 0));
+        print(&output, 8..10);
+        output.keep_to_limit(BootTime::now());
+        assert_eq!(read_letters(&output, 0), (4, "efghij".to_owned(), 4));
+        assert_eq!(read_letters(&output, 9 * BLOCK as u64), (9, "j".to_owned(), 4));
+        assert_eq!(read_letters(&output, 99 * BLOCK as u64), (10, String::new(), 4));
+    }
+
+    #[test]
+    fn without_holes_the_file_is_cut_and_offsets_go_on() {
+        let (_root, mut output) = output();
+        output.has_holes = false;
+        for begin in [0, 10] {
+            print(&output, begin..begin + 10);
+            output.keep_to_limit(BootTime::now());
+            let end = u64::from(begin) + 10;
+            assert_eq!(read_letters(&output, 0), (end, String::new(), end));
+        }
+        print(&output, 20..22);
+        output.keep_to_limit(BootTime::now());
+        assert_eq!(read_letters(&output, 21 * BLOCK as u64), (21, "v".to_owned(), 20));
+    }
+
+    #[test]
+    fn a_job_that_truncates_its_own_output_confuses_nobody() {
+        let (_root, mut output) = output();
+        print(&output, 0..10);
+        output.keep_to_limit(BootTime::now());
+        output.file.set_len(0).unwrap();
+        print(&output, 0..1);
+        output.keep_to_limit(BootTime::now());
+        assert_eq!(read_letters(&output, 5), (0, "a".to_owned(), 0));
+    }
+
+    #[test]
+    fn the_faster_it_grows_the_sooner_it_is_looked_at() {
+        let wait = |grown, during| wait_for_growth(grown, Millis(during), 32 << 20).as_millis();
+        assert_eq!(wait(0, 1000), 1000);
+        assert_eq!(wait(1000, 1000), 1000);
+        assert_eq!(wait(1 << 30, 1000), 31);
+        assert_eq!(wait(64 << 30, 1000), 5);
+    }
+}

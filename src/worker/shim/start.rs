@@ -179,11 +179,16 @@ impl Program {
         } else {
             let places = search_path(launch).split(':').map(|place| Path::new(place).join(command));
             places
-                .map(|path| CString::new(path.as_os_str().as_bytes()).map_err(|_| nul("the command")))
+                .map(|path| {
+                    CString::new(path.as_os_str().as_bytes()).map_err(|_| nul("the command"))
+                })
                 .collect::<Result<_, _>>()?
         };
-        let argv =
-            launch.argv.iter().map(|word| c_string("an argument", word)).collect::<Result<_, _>>()?;
+        let argv = launch
+            .argv
+            .iter()
+            .map(|word| c_string("an argument", word))
+            .collect::<Result<_, _>>()?;
         let env = launch.env.iter().map(|(name, value)| c_string(name, &format!("{name}={value}")));
         Ok(Program {
             candidates,

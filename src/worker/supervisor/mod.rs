@@ -61,9 +61,14 @@ pub enum Event {
         main: Process,
     },
     /// Nothing of it runs any more, or what does cannot be killed.
-    Ended { attempt: AttemptId, exit: Exit },
+    Ended {
+        attempt: AttemptId,
+        exit: Exit,
+    },
     /// Its shim was killed; what is left of it is being ended, and `Ended` follows.
-    ShimLost { attempt: AttemptId },
+    ShimLost {
+        attempt: AttemptId,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -237,7 +237,8 @@ impl Watcher {
             }
             Status::Unclaimed => {
                 if watched.is_overdue() {
-                    let message = "its supervising process ended before it began (see launcher.log)";
+                    let message =
+                        "its supervising process ended before it began (see launcher.log)";
                     self.give_up_start(attempt, message.to_owned(), None).await;
                 }
             }

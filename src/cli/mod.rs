@@ -1,0 +1,3 @@
+//! `drigs`: what people type.
+
+pub mod lab;
