@@ -1,35 +1,46 @@
 //! `drigs`: what people type, and every role in one program.
 
-use clap::{Parser, Subcommand};
-use drigs::{controller::ControllerArgs, worker::WorkerArgs};
+use std::{ffi::OsString, process::ExitCode};
 
+use clap::Parser;
+use drigs::{
+    cli::{self, lab::LabArgs},
+    controller::ControllerArgs,
+    role, worker,
+    worker::WorkerArgs,
+};
+
+/// The words that make this program something other than a client.
 #[derive(Parser)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
+#[command(name = "drigs", version, disable_help_subcommand = true)]
+enum Role {
+    /// A controller of a cluster
     Controller(ControllerArgs),
+    /// The agent of one machine
     Worker(WorkerArgs),
-    Lab(drigs::cli::lab::LabArgs),
+    /// A whole cluster on this machine, to try things out
+    Lab(LabArgs),
 }
 
-fn main() -> std::process::ExitCode {
-    drigs::worker::launcher::run_if_asked();
-    match Arguments::parse().command {
-        Command::Controller(args) => drigs::role::controller(args),
-        Command::Worker(args) => drigs::role::worker(args),
-        Command::Lab(args) => {
-            let runtime = tokio::runtime::Runtime::new().unwrap();
-            match runtime.block_on(drigs::cli::lab::run(args)) {
-                Ok(()) => std::process::ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("drigs: {error:#}");
-                    std::process::ExitCode::FAILURE
-                }
-            }
-        }
+fn main() -> ExitCode {
+    worker::launcher::run_if_asked();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if !is_role(&words) {
+        return cli::main(words);
+    }
+    match Role::parse_from(words) {
+        Role::Controller(args) => role::controller(args),
+        Role::Worker(args) => role::worker(args),
+        Role::Lab(args) => cli::run_lab(args),
+    }
+}
+
+/// `drigs worker drain NAME` asks the cluster; `drigs worker --join …` is the agent itself.
+fn is_role(words: &[OsString]) -> bool {
+    let word = |place: usize| words.get(place).and_then(|word| word.to_str()).unwrap_or_default();
+    match word(1) {
+        "controller" | "lab" => true,
+        "worker" => word(2) == "stop-all" || (word(2).starts_with("--") && word(2) != "--help"),
+        _ => false,
     }
 }

@@ -90,3 +90,15 @@ impl From<ProposeError> for ApiError {
 fn hint(leader: Option<NodeId>) -> String {
     leader.map_or(String::from(", and knows of no leader"), |id| format!("; controller {id} does"))
 }
+
+impl From<MemberError> for ApiError {
+    fn from(error: MemberError) -> Self {
+        let kind = match &error {
+            MemberError::NotLeader(_) | MemberError::Shutdown => ErrorKind::Unavailable,
+            MemberError::Refused(_) | MemberError::Busy | MemberError::TimedOut(_) => {
+                ErrorKind::Conflict
+            }
+        };
+        ApiError::new(kind, error.to_string())
+    }
+}

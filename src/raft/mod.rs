@@ -3,73 +3,101 @@
 
 mod config;
 mod error;
+mod formation;
 mod history;
 mod leadership;
+mod log_storage;
+mod members;
+mod network;
+mod proposer;
+mod replica;
+mod state_machine;
 mod status;
+mod types;
+mod watchdog;
+mod wire;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use openraft::{
+    async_runtime::{Instant as _, WatchReceiver as _},
+    errors::{LinearizableReadError, RaftError},
+    raft::ReadPolicy,
+};
+use tokio::{sync::watch, time::Instant};
 
 pub use self::config::Config;
 pub use self::error::{Fatal, MemberError, NotLeader, OpenError, ProposeError};
 pub use self::history::History;
 pub use self::leadership::{Fence, Leadership};
 pub use self::status::{Member, Role, Status};
-use crate::rpc::api::ClusterView;
+use self::{replica::Replica, types::Metrics};
+use crate::rpc::{api::ClusterView, proto::peer_server::PeerServer};
 use crate::state::{Command, Outcome, State};
 
 /// A controller's number, chosen by its operator and never used again.
 pub type NodeId = u64;
 
 /// This controller's replica. Clones are the same one.
-#[derive(Clone, Debug)]
-pub struct Raft {}
+#[derive(Clone)]
+pub struct Raft {
+    inner: Arc<Replica>,
+}
+
+/// A leader that can not prove it at once may be able to a moment later.
+const LINEARIZE_RETRY: Duration = Duration::from_millis(10);
+/// The largest message that a peer may send; more than any batch.
+const MAX_MESSAGE: usize = 256 << 20;
 
 impl Raft {
     /// Opens the data directory and takes part. The first start of a cluster goes on in the background.
     ///
     /// # Errors
     /// When the settings do not fit, or the data directory is damaged, in use, or another's.
-    pub async fn open(_config: Config) -> Result<Raft, OpenError> {
-        todo!()
+    pub async fn open(config: Config) -> Result<Raft, OpenError> {
+        Ok(Raft { inner: Replica::open(config).await? })
     }
 
     /// What peers call; to be mounted on the controller's gRPC server.
     pub fn peer_service(&self) -> tonic::service::Routes {
-        todo!()
+        let service = PeerServer::new(self.inner.peer_service())
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        tonic::service::Routes::new(service)
     }
 
     /// Looks at the state. Keep it short: applying waits meanwhile.
-    pub fn read<T>(&self, _look: impl FnOnce(&State) -> T) -> T {
-        todo!()
+    pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.inner.shared.state())
     }
 
-    /// The index of the last entry applied to the state that [`Raft::read`] shows.
+    /// The index of the last entry that is applied and stored; [`Raft::read`] shows at least this one.
     pub fn applied(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.inner.shared.progress.watch_stored()
     }
 
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        todo!()
+        self.inner.leadership.clone()
     }
 
     /// Empty until this controller belongs to a cluster.
     pub fn cluster_id(&self) -> String {
-        todo!()
+        self.inner.dir.cluster_id().unwrap_or_default()
     }
 
     /// Where each member is reached, this one included.
     pub fn member_addresses(&self) -> Vec<String> {
-        todo!()
+        let metrics = self.metrics();
+        let members = metrics.membership_config.membership();
+        members.nodes().map(|(_, node)| node.addr.clone()).collect()
     }
 
     /// One outcome per command, once they are committed and applied here.
     ///
     /// # Errors
     /// See [`ProposeError`]; `Unknown` means that it may be committed nevertheless.
-    pub async fn propose(&self, _commands: Vec<Command>) -> Result<Vec<Outcome>, ProposeError> {
-        todo!()
+    pub async fn propose(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, ProposeError> {
+        self.inner.proposer.propose(None, &commands).await
     }
 
     /// The same, but only under the leadership that `fence` stands for.
@@ -78,10 +106,10 @@ impl Raft {
     /// `NotLeader` when that leadership is over; and see [`ProposeError`].
     pub async fn propose_fenced(
         &self,
-        _fence: Fence,
-        _commands: Vec<Command>,
+        fence: Fence,
+        commands: Vec<Command>,
     ) -> Result<Vec<Outcome>, ProposeError> {
-        todo!()
+        self.inner.proposer.propose(Some(fence), &commands).await
     }
 
     /// After this, [`Raft::read`] shows everything that was acknowledged before the call.
@@ -89,56 +117,92 @@ impl Raft {
     /// # Errors
     /// When this controller does not lead, or can not prove that it does in time.
     pub async fn linearize(&self) -> Result<(), NotLeader> {
-        todo!()
+        let deadline = Instant::now() + self.inner.patience;
+        loop {
+            let barrier = self.inner.core.ensure_linearizable(ReadPolicy::ReadIndex);
+            let leader = match tokio::time::timeout_at(deadline, barrier).await {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
+                    forward.leader_id
+                }
+                Ok(Err(_)) | Err(_) => None,
+            };
+            let leads = self.leadership().borrow().is_me;
+            if !leads || leader.is_some() || Instant::now() >= deadline {
+                return Err(NotLeader { leader });
+            }
+            tokio::time::sleep(LINEARIZE_RETRY).await;
+        }
     }
 
     /// How long ago a quorum acknowledged this leader; `None` when it does not lead or never was.
     pub fn quorum_age(&self) -> Option<Duration> {
-        todo!()
+        if !self.inner.leadership.borrow().is_me {
+            return None;
+        }
+        let metrics = self.metrics();
+        if members::voters(&metrics).iter().all(|id| *id == self.inner.id) {
+            return Some(Duration::ZERO);
+        }
+        metrics.last_quorum_acked.map(|at| at.into_inner().elapsed())
     }
 
     pub fn history(&self) -> History {
-        todo!()
+        self.inner.history.clone()
     }
 
     /// Lets another lead: the one named, or the one that has most of the log. Returns when it leads.
     ///
     /// # Errors
     /// When this controller does not lead, there is nobody to take over, or nobody did in time.
-    pub async fn transfer_leadership(&self, _to: Option<NodeId>) -> Result<(), MemberError> {
-        todo!()
+    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<(), MemberError> {
+        self.hand_over(to).await
     }
 
     pub fn status(&self) -> Status {
-        todo!()
+        self.inner.status(&self.metrics(), |metrics, id| self.is_reachable(metrics, id))
     }
 
     /// [`Raft::status`] in the words of the API.
     pub fn cluster_view(&self) -> ClusterView {
-        todo!()
+        self.status().into()
     }
 
     /// Takes a new, empty controller in: first as a learner, and as a voter once it has caught up.
     ///
     /// # Errors
     /// When this controller does not lead, the newcomer is known, not empty, not reachable, or does not catch up.
-    pub async fn add_member(&self, _id: NodeId, _address: String) -> Result<(), MemberError> {
-        todo!()
+    pub async fn add_member(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+        self.let_in(id, address).await
     }
 
-    /// Takes a controller out for good. A leader that removes itself hands over first.
+    /// Takes a controller out for good. A leader that is to remove itself hands over first, and then answers
+    /// `NotLeader`: the new leader removes it.
     ///
     /// # Errors
     /// When this controller does not lead, or the rest would have no quorum.
-    pub async fn remove_member(&self, _id: NodeId) -> Result<(), MemberError> {
-        todo!()
+    pub async fn remove_member(&self, id: NodeId) -> Result<(), MemberError> {
+        self.take_out(id).await
     }
 
     /// Stops taking part and closes the files.
     ///
     /// # Errors
-    /// When it did not end in time.
+    /// When it did not end in order, or not in time.
     pub async fn shutdown(&self) -> anyhow::Result<()> {
-        todo!()
+        self.inner.shutdown().await
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.inner.core.metrics().borrow_watched().clone()
     }
 }
+
+impl std::fmt::Debug for Raft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Raft").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What an operator asks of a replica.
 
 use crate::raft::NodeId;
+use crate::rpc::api::{ClusterView, MemberView};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -39,4 +40,35 @@ pub struct Member {
     /// The last entry it is known to have; only the leader knows.
     pub matched: Option<u64>,
     pub lag: Option<u64>,
+}
+
+impl From<Status> for ClusterView {
+    fn from(status: Status) -> Self {
+        let view = |member: Member| {
+            let own = member.id == status.id;
+            let role = match (Some(member.id) == status.leader, member.voter) {
+                (true, _) => "LEADER",
+                (false, true) => "VOTER",
+                (false, false) => "LEARNER",
+            };
+            MemberView {
+                id: member.id,
+                address: member.address,
+                role: role.to_owned(),
+                reachable: member.reachable,
+                matched: member.matched,
+                lag: member.lag,
+                applied: status.applied.filter(|_| own),
+                state_hash: own.then(|| status.state_hash.clone()),
+                version: own.then(|| env!("CARGO_PKG_VERSION").to_owned()),
+            }
+        };
+        ClusterView {
+            cluster_id: status.cluster_id.clone(),
+            answered_by: status.id,
+            leader: status.leader,
+            term: status.term,
+            members: status.members.clone().into_iter().map(view).collect(),
+        }
+    }
 }

@@ -1,12 +1,28 @@
 //! Asks the cluster: whichever controller answers, for as long as the deadline allows.
 
-use std::{fmt, sync::Arc, time::Duration};
+mod asker;
+mod log_reader;
+mod route;
+mod tries;
 
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use tonic::{Request, Response, Status};
+
+use self::{
+    asker::Asker,
+    log_reader::LogReader,
+    route::{Route, Stub},
+};
 use crate::model::{Explanation, JobId, Queue, UserName};
-use crate::rpc::api::{
-    Answer, Api, ApiError, ClusterView, Consistency, GpuView, JobAction, JobDetail, JobFilter,
-    JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView, SubmitRequest, Submitted,
-    TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction, WorkerView,
+use crate::rpc::{
+    api::{
+        Answer, Api, ApiError, ClusterView, Consistency, GpuView, JobAction, JobDetail, JobFilter,
+        JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView, SubmitRequest,
+        Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction, WorkerView,
+    },
+    convert::Malformed,
+    transport,
 };
 
 #[derive(Clone)]
@@ -19,9 +35,9 @@ pub struct ClientConfig {
 }
 
 /// A handle that hundreds of tasks may share: clones ask over the same connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
-    config: Arc<ClientConfig>,
+    asker: Arc<Asker>,
 }
 
 impl ClientConfig {
@@ -34,15 +50,114 @@ impl Client {
     /// # Errors
     /// `Invalid` when no controller is named, one is not `host:port`, or the token cannot be a header.
     pub fn new(config: ClientConfig) -> Result<Client, ApiError> {
-        Ok(Client { config: Arc::new(config) })
+        Client::with(config, false)
     }
 
-    /// For a controller that passes a call on to the leader: the leader answers itself, or not at all.
+    /// For a controller that passes a call on to the leader: the leader answers itself, or not at all, and one try is
+    /// made, because whoever passes on knows best whom to ask next.
     ///
     /// # Errors
     /// As [`Client::new`].
     pub fn passing_on(config: ClientConfig) -> Result<Client, ApiError> {
-        Client::new(config)
+        Client::with(config, true)
+    }
+
+    fn with(config: ClientConfig, passing_on: bool) -> Result<Client, ApiError> {
+        let ClientConfig { controllers, token, deadline } = config;
+        let bearer = token.as_deref().map(transport::bearer).transpose()?;
+        let route = Route::new(controllers)?;
+        Ok(Client { asker: Arc::new(Asker { route, bearer, deadline, passing_on }) })
+    }
+
+    /// Asks until there is an answer; the question and the answer are translated on the way.
+    fn ask<M, Q, P, A, F>(
+        &self,
+        question: M,
+        method: impl Fn(Stub, Request<Q>) -> F + Send + Sync + 'static,
+    ) -> Answer<A>
+    where
+        Q: From<M> + Clone + Send + Sync + 'static,
+        P: Send + 'static,
+        A: TryFrom<P, Error = Malformed> + Send + 'static,
+        F: Future<Output = Result<Response<P>, Status>> + Send + 'static,
+    {
+        let asker = self.asker.clone();
+        let question = Q::from(question);
+        Box::pin(async move { asker.ask(&question, Duration::ZERO, method).await })
+    }
+}
+
+impl Api for Client {
+    fn submit(&self, request: SubmitRequest) -> Answer<Submitted> {
+        self.ask(request, |mut to, it| async move { to.submit(it).await })
+    }
+
+    fn jobs(&self, filter: JobFilter, consistency: Consistency) -> Answer<JobPage> {
+        self.ask((filter, consistency), |mut to, it| async move { to.list_jobs(it).await })
+    }
+
+    fn job(&self, id: JobId, consistency: Consistency) -> Answer<JobDetail> {
+        self.ask((id, consistency), |mut to, it| async move { to.get_job(it).await })
+    }
+
+    fn tasks(&self, filter: TaskFilter, consistency: Consistency) -> Answer<TaskPage> {
+        self.ask((filter, consistency), |mut to, it| async move { to.list_tasks(it).await })
+    }
+
+    fn explain(&self, target: TargetRef, consistency: Consistency) -> Answer<Explanation> {
+        self.ask((target, consistency), |mut to, it| async move { to.explain(it).await })
+    }
+
+    fn act(&self, target: TargetRef, action: JobAction, by: UserName) -> Answer<()> {
+        self.ask((target, action, by), |mut to, it| async move { to.act_on_job(it).await })
+    }
+
+    fn wait(&self, jobs: Vec<JobId>, patience: Duration) -> Answer<WaitAnswer> {
+        let asker = self.asker.clone();
+        Box::pin(async move { asker.wait(jobs, patience).await })
+    }
+
+    fn logs(&self, request: LogRequest) -> Answer<LogStream> {
+        let asker = self.asker.clone();
+        Box::pin(async move { Ok(LogReader::open(asker, request).await?.into_stream()) })
+    }
+
+    fn workers(&self, consistency: Consistency) -> Answer<Vec<WorkerView>> {
+        self.ask(consistency, |mut to, it| async move { to.list_workers(it).await })
+    }
+
+    fn act_on_worker(&self, worker: String, action: WorkerAction) -> Answer<()> {
+        self.ask((worker, action), |mut to, it| async move { to.act_on_worker(it).await })
+    }
+
+    fn gpus(&self, consistency: Consistency) -> Answer<Vec<GpuView>> {
+        self.ask(consistency, |mut to, it| async move { to.list_gpus(it).await })
+    }
+
+    fn queues(&self, consistency: Consistency) -> Answer<Vec<QueueView>> {
+        self.ask(consistency, |mut to, it| async move { to.list_queues(it).await })
+    }
+
+    fn put_queue(&self, name: String, queue: Queue) -> Answer<()> {
+        self.ask((name, queue), |mut to, it| async move { to.put_queue(it).await })
+    }
+
+    fn status(&self, consistency: Consistency) -> Answer<StatusView> {
+        self.ask(consistency, |mut to, it| async move { to.get_status(it).await })
+    }
+
+    fn cluster(&self) -> Answer<ClusterView> {
+        self.ask((), |mut to, it| async move { to.get_cluster(it).await })
+    }
+
+    fn act_on_members(&self, action: MemberAction) -> Answer<()> {
+        self.ask(action, |mut to, it| async move { to.act_on_members(it).await })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("route", &self.asker.route).finish_non_exhaustive()
     }
 }
 
@@ -54,71 +169,5 @@ impl fmt::Debug for ClientConfig {
             .field("token", &self.token.as_ref().map(|_| "…"))
             .field("deadline", &self.deadline)
             .finish()
-    }
-}
-
-impl Api for Client {
-    fn submit(&self, _: SubmitRequest) -> Answer<Submitted> {
-        todo!()
-    }
-
-    fn jobs(&self, _: JobFilter, _: Consistency) -> Answer<JobPage> {
-        todo!()
-    }
-
-    fn job(&self, _: JobId, _: Consistency) -> Answer<JobDetail> {
-        todo!()
-    }
-
-    fn tasks(&self, _: TaskFilter, _: Consistency) -> Answer<TaskPage> {
-        todo!()
-    }
-
-    fn explain(&self, _: TargetRef, _: Consistency) -> Answer<Explanation> {
-        todo!()
-    }
-
-    fn act(&self, _: TargetRef, _: JobAction, _: UserName) -> Answer<()> {
-        todo!()
-    }
-
-    fn wait(&self, _: Vec<JobId>, _: Duration) -> Answer<WaitAnswer> {
-        todo!()
-    }
-
-    fn logs(&self, _: LogRequest) -> Answer<LogStream> {
-        todo!()
-    }
-
-    fn workers(&self, _: Consistency) -> Answer<Vec<WorkerView>> {
-        todo!()
-    }
-
-    fn act_on_worker(&self, _: String, _: WorkerAction) -> Answer<()> {
-        todo!()
-    }
-
-    fn gpus(&self, _: Consistency) -> Answer<Vec<GpuView>> {
-        todo!()
-    }
-
-    fn queues(&self, _: Consistency) -> Answer<Vec<QueueView>> {
-        todo!()
-    }
-
-    fn put_queue(&self, _: String, _: Queue) -> Answer<()> {
-        todo!()
-    }
-
-    fn status(&self, _: Consistency) -> Answer<StatusView> {
-        todo!()
-    }
-
-    fn cluster(&self) -> Answer<ClusterView> {
-        todo!()
-    }
-
-    fn act_on_members(&self, _: MemberAction) -> Answer<()> {
-        todo!()
     }
 }

@@ -1,6 +1,7 @@
 //! Words on the wire: generated code, its conversion to the nouns, and the client that follows the leader.
 
 pub mod api;
+pub mod json;
 pub mod session;
 
 pub mod client;
@@ -9,6 +10,7 @@ pub mod server;
 
 pub(crate) mod auth;
 pub(crate) mod convert;
+mod transport;
 
 /// Generated from `proto/`. Named only by this room and by those that carry it (raft, and the services).
 pub(crate) mod proto {
@@ -19,3 +21,6 @@ pub(crate) mod proto {
     )]
     tonic::include_proto!("drigs.v1");
 }
+
+#[cfg(test)]
+mod tests;

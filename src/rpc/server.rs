@@ -1,22 +1,31 @@
 //! What a controller serves, on one port: the API for clients and the hub for workers, beside whatever services of its
 //! own it mounts with them.
 
+mod api;
+mod connection;
+mod hub;
+
 use std::{convert::Infallible, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::response::IntoResponse;
 use futures::stream::BoxStream;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tonic::{
     body::Body,
     codegen::{Service, http},
     server::NamedService,
-    service::Routes,
+    service::{Routes, interceptor::InterceptedService},
+    transport::Server,
 };
 
 use crate::rpc::{
     api::{Answer, Api, ApiError, LogChunk},
     auth::Auth,
+    proto::{controller_server::ControllerServer, hub_server::HubServer},
+    server::{api::ApiService, hub::HubService},
     session::{ControllerMessage, WorkerMessage},
+    transport::{KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, MESSAGE_LIMIT},
 };
 
 /// The leader's end of the workers' streams.
@@ -40,18 +49,27 @@ pub struct Services {
     routes: Routes,
 }
 
+/// Streams on one connection; a controller that passes calls on has all of its clients' on one.
+const STREAMS: u32 = 16_384;
+/// After its connections were cut, a server has nothing left to wait for but its own tasks.
+const AFTER_CUT: Duration = Duration::from_secs(1);
+
 impl Services {
     /// Serves clients. `local` answers what another controller has already passed on, so that two controllers that take
     /// each other for the leader do not send a call round and round.
     pub fn api(self, api: Arc<dyn Api>, local: Arc<dyn Api>, auth: Auth) -> Services {
-        let _ = (api, local, auth);
-        todo!()
+        let service = ControllerServer::new(ApiService::new(api, local))
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT);
+        self.add(InterceptedService::new(service, auth))
     }
 
     /// Serves workers.
     pub fn hub(self, hub: Arc<dyn Hub>, auth: Auth) -> Services {
-        let _ = (hub, auth);
-        todo!()
+        let service = HubServer::new(HubService::new(hub))
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT);
+        self.add(InterceptedService::new(service, auth))
     }
 
     /// Mounts a generated service of another room, such as the one for peers.
@@ -87,6 +105,32 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
     drain: Duration,
 ) -> io::Result<()> {
-    let _ = (listener, services, shutdown, drain);
-    todo!()
+    let cut = CancellationToken::new();
+    let _cut_when_dropped = cut.clone().drop_guard();
+    let closing = CancellationToken::new();
+    let accepted = connection::accept(listener, shutdown, closing.clone(), cut.clone());
+    // It is the end of `accepted` that shuts the server down: with tonic's own signal the port would stay open meanwhile,
+    // and whoever connects would wait for nothing.
+    let serving = Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .max_concurrent_streams(STREAMS)
+        // Clients give up calls by the hundred when a leader is lost; that is no attack.
+        .http2_max_pending_accept_reset_streams(Some(STREAMS as usize))
+        .accept_http1(false)
+        .add_routes(services.routes.prepare())
+        .serve_with_incoming_shutdown(accepted, std::future::pending());
+    tokio::pin!(serving);
+    let drained = async {
+        closing.cancelled().await;
+        tokio::time::sleep(drain).await;
+    };
+    tokio::select! {
+        served = &mut serving => return served.map_err(io::Error::other),
+        () = drained => cut.cancel(),
+    }
+    match tokio::time::timeout(AFTER_CUT, serving).await {
+        Ok(served) => served.map_err(io::Error::other),
+        Err(_) => Ok(()),
+    }
 }

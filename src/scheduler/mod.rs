@@ -18,7 +18,7 @@ pub use self::explain::{explain, infeasible};
 pub use self::reason::{Reasons, reason_of};
 use self::round::Round;
 use crate::{
-    model::{AttemptId, Millis, Placement, Timestamp, WaitReason, WorkerId},
+    model::{AttemptId, JobId, Millis, Placement, Timestamp, WaitReason, WorkerId},
     state::State,
 };
 
@@ -43,8 +43,19 @@ pub struct Plan {
     /// How many jobs are left with waiting tasks, by reason. Incomplete when the budget was spent before the end of the
     /// line.
     pub waiting: BTreeMap<WaitReason, usize>,
+    /// What is kept free for the first job that finds no room.
+    pub reserved: Option<Reserved>,
     /// When the mere passing of time may change the plan next (a begin time, the end of a backoff).
     pub next_change: Option<Timestamp>,
+}
+
+/// Room that jobs behind `job` leave alone until it has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    pub job: JobId,
+    pub workers: Vec<WorkerId>,
+    /// When it starts at the latest, if all that it waits for has a time limit.
+    pub at: Option<Timestamp>,
 }
 
 /// Decides what starts now: at most `budget` placements.
@@ -53,3 +64,6 @@ pub fn plan(state: &State, view: &View, budget: usize) -> Plan {
     let recalls = round.stalled();
     Plan { recalls, ..round.run(|_, _| {}) }
 }
+
+#[cfg(test)]
+mod tests;

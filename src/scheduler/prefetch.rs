@@ -95,7 +95,8 @@ impl<'a> Round<'a> {
         running + planned.filter(|it| !it.prefetch && it.slices[0].worker == worker).count()
     }
 
-    /// Attempts that wait on a worker for a turn that does not come, although there is room elsewhere.
+    /// Attempts that wait on a worker for a turn that does not come, although there is room elsewhere, or where nothing
+    /// new should start any more.
     pub(super) fn stalled(&self) -> Vec<AttemptId> {
         let mut stalled = Vec::new();
         for id in &self.view.in_touch {
@@ -109,9 +110,12 @@ impl<'a> Round<'a> {
         let Some(attempt) = self.state.live_attempt(id) else { return false };
         let Some(job) = self.state.jobs.get(&id.task.job) else { return false };
         let class = Class::of(&job.spec);
+        let closed = self.state.workers.get(&worker).is_some_and(|row| !row.is_ready());
+        let waited = self.view.now.since(attempt.placed_at) >= STALLED;
         attempt.stop.is_none()
-            && self.view.now.since(attempt.placed_at) >= STALLED
-            && self.untouched.iter().any(|room| room.id != worker && room.fits(&class))
+            && (closed
+                || waited
+                    && self.untouched.iter().any(|room| room.id != worker && room.fits(&class)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{cell::OnceCell, collections::BTreeMap};
 
 use crate::{
     model::{Job, JobId, TaskState, WaitReason},
-    scheduler::{View, round::Round},
+    scheduler::{Reserved, View, round::Round},
     state::State,
 };
 
@@ -14,14 +14,20 @@ const MOST_PLACEMENTS: usize = 10_000;
 /// The reason of every waiting job, found in one pass over the line when the first of them is asked for.
 #[derive(Debug)]
 pub struct Reasons<'a> {
-    state: &'a State,
-    view: &'a View,
-    waiting: OnceCell<BTreeMap<JobId, WaitReason>>,
+    pub(super) state: &'a State,
+    pub(super) view: &'a View,
+    found: OnceCell<Found>,
+}
+
+#[derive(Debug)]
+struct Found {
+    waiting: BTreeMap<JobId, WaitReason>,
+    reserved: Option<Reserved>,
 }
 
 impl<'a> Reasons<'a> {
     pub fn new(state: &'a State, view: &'a View) -> Self {
-        Reasons { state, view, waiting: OnceCell::new() }
+        Reasons { state, view, found: OnceCell::new() }
     }
 
     /// Why tasks of `id` are not running; `None` when all that are not over run.
@@ -35,15 +41,24 @@ impl<'a> Reasons<'a> {
     }
 
     fn of_waiting(&self, id: JobId) -> WaitReason {
-        let waiting = self.waiting.get_or_init(|| {
+        // Whoever got a place is not left waiting.
+        self.found().waiting.get(&id).copied().unwrap_or(WaitReason::Starting)
+    }
+
+    /// What is kept free, and for whom.
+    pub(super) fn reserved(&self) -> Option<&Reserved> {
+        self.found().reserved.as_ref()
+    }
+
+    fn found(&self) -> &Found {
+        self.found.get_or_init(|| {
             let mut waiting = BTreeMap::new();
-            Round::new(self.state, self.view, MOST_PLACEMENTS).run(|job, reason| {
+            let round = Round::new(self.state, self.view, MOST_PLACEMENTS);
+            let plan = round.run(|job, reason| {
                 waiting.insert(job, reason);
             });
-            waiting
-        });
-        // Whoever got a place is not left waiting.
-        waiting.get(&id).copied().unwrap_or(WaitReason::Starting)
+            Found { waiting, reserved: plan.reserved }
+        })
     }
 
     fn of_active(&self, id: JobId, job: &Job) -> Option<WaitReason> {

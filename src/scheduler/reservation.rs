@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{JobId, Slice, StopReason, Timestamp, WorkerId},
-    scheduler::{class::Class, room::Room},
+    scheduler::{Reserved, class::Class, room::Room},
     state::State,
 };
 
 /// What is kept free for one job.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
-    pub job: JobId,
+    job: JobId,
     class: Class<'a>,
     /// When it will fit, if all that it waits for has a time limit.
     at: Option<Timestamp>,
@@ -65,8 +65,8 @@ impl<'a> Reservation<'a> {
         })
     }
 
-    pub fn touches(&self, worker: WorkerId) -> bool {
-        self.futures.contains_key(&worker)
+    pub fn summary(&self) -> Reserved {
+        Reserved { job: self.job, workers: self.futures.keys().copied().collect(), at: self.at }
     }
 
     /// Whether what ends at `until` is gone before the reserved job could start.

@@ -93,6 +93,7 @@ impl<'a> Round<'a> {
                 break;
             }
         }
+        self.plan.reserved = self.reservation.as_ref().map(Reservation::summary);
         self.plan
     }
 
@@ -228,9 +229,9 @@ impl<'a> Round<'a> {
         }
         let hosts = self.preferred_hosts(candidate);
         let mut offers: Vec<_> = hosts
-            .into_iter()
-            .filter(|host| self.rooms[*host].fits(&candidate.class))
-            .map(|host| (self.rooms[host].misfit(&candidate.class), host))
+            .iter()
+            .filter(|host| self.rooms[**host].fits(&candidate.class))
+            .map(|host| (self.rooms[*host].misfit(&candidate.class), *host))
             .collect();
         offers.sort_unstable();
         let mut found = Vec::new();
@@ -242,7 +243,7 @@ impl<'a> Round<'a> {
                 return Ok(found);
             }
         }
-        Err(self.why_no_room(&candidate.class))
+        Err(self.why_no_room(&candidate.class, &hosts))
     }
 
     /// The workers that could run it, without those where it failed through no fault of its own, unless these are the
@@ -304,6 +305,7 @@ impl<'a> Round<'a> {
     /// Remembers for all of its class that there is no place, and keeps the first one from starving.
     fn note_block(&mut self, candidate: &Candidate<'a>, reason: WaitReason) -> WaitReason {
         if candidate.avoid.is_some() {
+            self.reserve(candidate, reason);
             return reason;
         }
         let brief = self.is_brief(candidate);
@@ -317,16 +319,18 @@ impl<'a> Round<'a> {
         }
         standing.first_blocked = Some(candidate.job);
         self.blocked.push(candidate.class);
-        if self.reservation.is_none() {
-            self.reserve(candidate);
-        }
+        self.reserve(candidate, reason);
         reason
     }
 
-    fn reserve(&mut self, candidate: &Candidate<'a>) {
+    /// The first one that waits for room, and for nothing else, has it kept free.
+    fn reserve(&mut self, candidate: &Candidate<'a>, reason: WaitReason) {
+        if self.reservation.is_some() || !reason.is_for_room() {
+            return;
+        }
+        let hosts = self.preferred_hosts(candidate);
         let planned = self.planned_holdings();
         let (state, now) = (self.state, self.view.now);
-        let hosts = &self.classes[&candidate.class].hosts;
         self.reservation = Reservation::make(
             candidate.job,
             candidate.class,
@@ -361,9 +365,10 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn why_no_room(&self, class: &Class) -> WaitReason {
+    fn why_no_room(&self, class: &Class, hosts: &[usize]) -> WaitReason {
         let nodes = class.nodes();
-        let fitting = |rooms: &[Room]| rooms.iter().filter(|it| it.fits(class)).count();
+        let fitting =
+            |rooms: &[Room]| hosts.iter().filter(|host| rooms[**host].fits(class)).count();
         if fitting(&self.rooms) >= nodes {
             return WaitReason::Reserved;
         }

@@ -134,4 +134,6 @@ impl PartialEq for State {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -1,28 +1,23 @@
 //! What is kept on disk: the log and the state, each in an SQLite file of its own. No SQL leaves this room.
 
+mod checkpoint;
+mod data_dir;
+mod error;
 mod history;
+mod load;
+mod log_db;
+mod rows;
+mod snapshot;
+mod sqlite;
+mod state_db;
 
-pub use self::history::{History, JobQuery, TaskQuery};
+pub use self::data_dir::DataDir;
+pub use self::error::Error;
+pub use self::history::{History, JobQuery, Progress, TaskQuery};
+pub use self::log_db::{Done, LogContents, LogDb, LogHead, Position, Record, Vote};
+pub use self::rows::Rows;
+pub use self::snapshot::Snapshot;
+pub use self::state_db::{Applied, Loaded, Snapshots, StateDb};
 
-/// Why the store can not be used. Every one of these is final for the process.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("{context}: {source}")]
-    Io {
-        context: String,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("the data directory {path} is in use by process {pid}")]
-    Locked { path: String, pid: String },
-    #[error(
-        "{path} belongs to controller {found}, and this is controller {expected}: point --data-dir at its own directory"
-    )]
-    OtherNode { path: String, found: u64, expected: u64 },
-    #[error("{path} belongs to cluster {found}, not to {expected}")]
-    OtherCluster { path: String, found: String, expected: String },
-    #[error(
-        "{file} is damaged ({record}): move the data directory away, then re-add this controller with `drigs cluster remove` and `drigs cluster add`"
-    )]
-    Corrupt { file: String, record: String },
-}
+#[cfg(test)]
+mod tests;

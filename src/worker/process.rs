@@ -1,6 +1,9 @@
 //! Processes by pid *and* start time: a pid alone may name another process by the time it is used.
 
-use std::{fs, io};
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+};
 
 use rustix::{
     io::Errno,
@@ -76,7 +79,10 @@ impl Process {
 
 impl Stat {
     pub fn read(pid: i32) -> Option<Stat> {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // One read, as the kernel makes the text up anew each time; it is far shorter than this.
+        let mut text = [0; 1024];
+        let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut text).ok()?;
+        let text = &text[..length];
         // The command's name is in parentheses and may itself hold some, and need not be UTF-8.
         let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
         let text = std::str::from_utf8(text.get(after_name..)?).ok()?;

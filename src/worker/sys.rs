@@ -176,12 +176,19 @@ pub fn ignore_signal(signal: Signal) {
     unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
 }
 
-/// Undoes every `ignore` that this process inherited or asked for; they would survive an exec.
-pub fn reset_signal_actions() {
-    for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: SIG_DFL runs no code of ours; for KILL and STOP the call only fails.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
+/// Undoes what [`ignore_signal`] did; it would survive an exec.
+pub fn reset_signal(signal: Signal) {
+    reset(signal.as_raw());
+}
+
+/// Undoes every `ignore` that this process inherited.
+pub fn reset_all_signals() {
+    (1..=libc::SIGRTMAX()).for_each(reset);
+}
+
+fn reset(signal: i32) {
+    // SAFETY: SIG_DFL runs no code of ours; for KILL and STOP the call only fails.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
 /// The next of the signals held back, by number; `None` when none came in time.

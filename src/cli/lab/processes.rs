@@ -101,8 +101,7 @@ impl Processes {
     pub fn first_dead(&mut self) -> Option<String> {
         self.running
             .iter_mut()
-            .find(|(_, child)| !matches!(child.try_wait(), Ok(None)))
-            .map(|(name, _)| name.clone())
+            .find_map(|(name, child)| (!matches!(child.try_wait(), Ok(None))).then(|| name.clone()))
     }
 
     /// What the logs of ended processes say last.

@@ -13,24 +13,28 @@ use crate::rpc::{
 };
 use crate::state::{Batch, Command, RegisterWorker, SubmitJob};
 
-/// The bytes of one log entry.
-pub(crate) fn encode_batch(batch: &Batch) -> bytes::Bytes {
-    proto::Batch::from(batch).encode_to_vec().into()
+/// Commands as a part of a log entry: each proposer encodes its own, and [`join_commands`] puts them together.
+pub(crate) fn encode_commands(commands: &[Command]) -> Vec<u8> {
+    let commands = commands.iter().map(Into::into).collect();
+    proto::Batch { at_ms: 0, commands }.encode_to_vec()
+}
+
+/// The bytes of one log entry. Protobuf messages are joined by joining their bytes.
+pub(crate) fn join_commands<'a>(
+    at: Timestamp,
+    parts: impl IntoIterator<Item = &'a [u8]>,
+) -> bytes::Bytes {
+    let mut bytes = proto::Batch { at_ms: at.0, commands: Vec::new() }.encode_to_vec();
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    bytes.into()
 }
 
 /// # Errors
 /// The bytes are no batch, or hold what this version does not know.
 pub(crate) fn decode_batch(bytes: &[u8]) -> Result<Batch, Malformed> {
     proto::Batch::decode(bytes)?.try_into()
-}
-
-impl From<&Batch> for proto::Batch {
-    fn from(batch: &Batch) -> Self {
-        proto::Batch {
-            at_ms: batch.at.0,
-            commands: batch.commands.iter().map(Into::into).collect(),
-        }
-    }
 }
 
 impl TryFrom<proto::Batch> for Batch {

@@ -2,11 +2,21 @@
 //! anyone and from any version.
 
 mod attempt;
+mod cluster;
+mod failure;
+mod fleet;
+mod job_request;
+mod job_view;
 mod log;
+mod orders;
+mod session;
 mod spec;
 mod worker;
 
-pub(crate) use self::log::{decode_batch, encode_batch};
+pub(crate) use self::failure::{Failure, from_status, to_status};
+pub(crate) use self::log::{decode_batch, encode_commands, join_commands};
+pub(crate) use self::orders::{Decoder, Encoder};
+pub(crate) use self::session::{upload_in, upload_out};
 
 /// Why a message means nothing to this program.
 #[derive(Debug, thiserror::Error)]

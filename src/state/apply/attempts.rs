@@ -334,7 +334,7 @@ fn next_try(
     }
     if ending.reason.is_clusters_fault() {
         task.cluster_failures += 1;
-        task.avoid = attempt.parts.iter().map(|part| part.slice.worker).collect();
+        task.avoid = attempt.parts.iter().filter(failed_there).map(|it| it.slice.worker).collect();
         let tries = task.cluster_failures;
         return (tries <= MOST_CLUSTER_FAILURES).then(|| now + backoff(tries - 1, 10_000, 600_000));
     }
@@ -343,6 +343,17 @@ fn next_try(
     }
     task.failures += 1;
     (task.failures <= retry.max).then(|| now + backoff(task.failures, 500, 60_000))
+}
+
+/// Whether the part's worker is better avoided the next time.
+fn failed_there(part: &&Part) -> bool {
+    match &part.status {
+        PartStatus::Ended(ending) => matches!(
+            ending.reason,
+            EndReason::NodeLost | EndReason::GpuFault | EndReason::SupervisorLost
+        ),
+        PartStatus::Assigned | PartStatus::Running => false,
+    }
 }
 
 /// Nothing for zero failures, then doubling from `first` up to `most` milliseconds.

@@ -114,7 +114,12 @@ fn the_records_as_they_are_written() {
         serde_json::to_string(&Ended::StartFailed { message: "no".to_owned(), errno: Some(2) }),
     ];
     let text: Vec<String> = records.into_iter().map(Result::unwrap).collect();
-    expect![[]].assert_eq(&text.join("\n"));
+    expect![[r#"
+        {"boot_id":"this-boot","prepared_at":9,"launch":{"attempt":"1.0.1","nonce":"n0nce","argv":["true"],"env":{},"working_dir":"/","umask":18,"time_limit":1000,"lost_after":null,"stop_signal":15,"grace":500,"lost_grace":400,"log_limit":1048576,"held":{"epoch":0,"cpus":0,"memory":0}}}
+        {"boot_id":"this-boot","shim":{"pid":2,"start":3}}
+        {"reason":"PREEMPTED","by":"the scheduler","grace":7}
+        {"ended":{"exit":3},"stopped":{"cause":{"INTENT":"USER"},"by":"ada"},"started_at":5,"ended_at":5,"ran_for":0,"cpu_time":0,"max_rss_bytes":0,"tree":{"draining":[7]}}
+        {"start_failed":{"message":"no","errno":2}}"#]].assert_eq(&text.join("\n"));
 }
 
 #[test]
@@ -132,7 +137,7 @@ fn the_newest_are_kept_up_to_a_count_a_size_and_an_age() {
     }
     let kept = || (1..=4).filter(|job| dir.find(attempt(*job)).is_some()).collect::<Vec<_>>();
     let all = Retention::default();
-    let mut check = |retention, expected: &[u64]| {
+    let check = |retention, expected: &[u64]| {
         prune(&dir, &retention).unwrap();
         assert_eq!(kept(), expected);
     };

@@ -175,7 +175,28 @@ mod tests {
             ("MASTER_ADDR", "elsewhere"),
             ("TORCHELASTIC_RUN_ID", "outer"),
         ];
-        check(&work(), &agents, expect![[]]);
+        check(
+            &work(),
+            &agents,
+            expect![[r#"
+            in /home/ada
+            CUDA_DEVICE_ORDER=PCI_BUS_ID
+            CUDA_VISIBLE_DEVICES=
+            DRIGS_ALLOCATION_ID=12.3.1
+            DRIGS_ATTEMPT=1
+            DRIGS_ATTEMPT_ID=12.3.1
+            DRIGS_ATTEMPT_NONCE=n0nce
+            DRIGS_JOB_ID=12
+            DRIGS_TASK_ID=3
+            DRIGS_WORKER_ID=w7
+            HOME=/home/ada
+            LANG=C.UTF-8
+            LC_TIME=de_DE.UTF-8
+            NVIDIA_VISIBLE_DEVICES=void
+            OMP_NUM_THREADS=2
+            PATH=/bin
+        "#]],
+        );
     }
 
     #[test]
@@ -194,7 +215,27 @@ mod tests {
             working_dir: Some("/data".to_owned()),
             ..work()
         };
-        check(&work, &[("PATH", "/bin"), ("HOME", "/home/ada")], expect![[]]);
+        check(
+            &work,
+            &[("PATH", "/bin"), ("HOME", "/home/ada")],
+            expect![[r#"
+            in /data
+            CUDA_DEVICE_ORDER=PCI_BUS_ID
+            CUDA_VISIBLE_DEVICES=GPU-a,GPU-b
+            DRIGS_ALLOCATION_ID=12.3.1
+            DRIGS_ATTEMPT=1
+            DRIGS_ATTEMPT_ID=12.3.1
+            DRIGS_ATTEMPT_NONCE=n0nce
+            DRIGS_JOB_ID=12
+            DRIGS_TASK_ID=3
+            DRIGS_WORKER_ID=w7
+            HOME=/home/ada
+            NCCL_DEBUG=WARN
+            NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b
+            OMP_NUM_THREADS=1
+            PATH=/opt/bin
+        "#]],
+        );
     }
 
     #[test]
@@ -209,6 +250,31 @@ mod tests {
             master_port: 20_001,
             run_id: "12.3.1".to_owned(),
         };
-        check(&Work { cpus: MilliCpus(500), rank: Some(rank), ..work() }, &[], expect![[]]);
+        check(
+            &Work { cpus: MilliCpus(500), rank: Some(rank), ..work() },
+            &[],
+            expect![[r#"
+            in /
+            CUDA_DEVICE_ORDER=PCI_BUS_ID
+            CUDA_VISIBLE_DEVICES=
+            DRIGS_ALLOCATION_ID=12.3.1
+            DRIGS_ATTEMPT=1
+            DRIGS_ATTEMPT_ID=12.3.1
+            DRIGS_ATTEMPT_NONCE=n0nce
+            DRIGS_JOB_ID=12
+            DRIGS_TASK_ID=3
+            DRIGS_WORKER_ID=w7
+            GROUP_RANK=1
+            LOCAL_RANK=1
+            LOCAL_WORLD_SIZE=4
+            MASTER_ADDR=10.0.0.7
+            MASTER_PORT=20001
+            NVIDIA_VISIBLE_DEVICES=void
+            OMP_NUM_THREADS=1
+            RANK=5
+            TORCHELASTIC_RUN_ID=12.3.1
+            WORLD_SIZE=8
+        "#]],
+        );
     }
 }

@@ -41,6 +41,8 @@ use crate::{
 
 const ARGUMENT: &str = "__launcher";
 const SOCKET: &str = "launcher.sock";
+/// Ignoring the last one makes the kernel forget ended shims by itself.
+pub(super) const IGNORED: [Signal; 3] = [Signal::HUP, Signal::PIPE, Signal::CHILD];
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
@@ -89,11 +91,8 @@ fn run(dir: &Path) -> io::Result<()> {
     chdir(dir)?;
     sys::close_from(3);
     sys::unblock_signals();
-    sys::reset_signal_actions();
-    sys::ignore_signal(Signal::HUP);
-    sys::ignore_signal(Signal::PIPE);
-    // The kernel then forgets ended shims by itself.
-    sys::ignore_signal(Signal::CHILD);
+    sys::reset_all_signals();
+    IGNORED.into_iter().for_each(sys::ignore_signal);
     umask(Mode::from_bits_truncate(0o077));
     rustix::thread::set_name(c"drigs-launcher")?;
     protect_from_the_oom_killer();
@@ -184,7 +183,7 @@ impl Zygote {
     }
 
     fn become_shim(&self, attempt: AttemptId) -> ! {
-        match shim::run(DataDir::at("."), attempt, &self.boot_id) {
+        match shim::run(&self.proof, DataDir::at("."), attempt, &self.boot_id) {
             Ok(()) => sys::exit_now(0),
             Err(error) => {
                 eprintln!("the shim of attempt {attempt} failed: {error}");

@@ -9,7 +9,10 @@ mod tree;
 
 use std::{fs::File, io, os::unix::net::UnixDatagram, time::Duration};
 
-use rustix::process::{Signal, set_child_subreaper, setsid};
+use rustix::{
+    process::{Signal, getpid, set_child_subreaper, setpgid},
+    thread::set_name,
+};
 
 use self::{
     output::Output,
@@ -24,6 +27,7 @@ use crate::{
         },
         clock::{BootTime, wall_clock},
         contact::last_contact,
+        launcher,
         process::Process,
         sys::{self, Reaped, SingleThreaded, Usage, WaitStatus},
     },
@@ -58,14 +62,19 @@ struct Shim {
 ///
 /// # Errors
 /// The attempt could not even be claimed, or nothing more can be recorded of it.
-pub fn run(data: DataDir, attempt: AttemptId, boot_id: &str) -> io::Result<()> {
-    let proof = detach()?;
+pub fn run(
+    proof: &SingleThreaded,
+    data: DataDir,
+    attempt: AttemptId,
+    boot_id: &str,
+) -> io::Result<()> {
+    detach()?;
     let dir = data.attempt(attempt);
     let launch = dir.prepared()?.launch;
     let claim = Claim { boot_id: boot_id.to_owned(), shim: Some(Process::current()?) };
     let Some(record) = dir.claim(&claim)? else { return Ok(()) };
 
-    match Shim::start(&proof, &data, &dir, launch, boot_id) {
+    match Shim::start(proof, &data, &dir, launch, boot_id) {
         Ok(shim) => shim.supervise(record),
         Err(error) => {
             dir.write_exit(&Exit::at_once(error.into_ended(), wall_clock()))?;
@@ -75,15 +84,17 @@ pub fn run(data: DataDir, attempt: AttemptId, boot_id: &str) -> io::Result<()> {
     }
 }
 
-/// Leaves all that was the launcher's.
-fn detach() -> io::Result<SingleThreaded> {
+/// Leaves all that was the launcher's but its session. A session of its own would be a scheduling group of its own to
+/// kernels with autogroups, which costs more than all the rest here, and under load many milliseconds of waiting.
+fn detach() -> io::Result<()> {
     sys::block_signals();
-    sys::reset_signal_actions();
+    for signal in launcher::IGNORED {
+        sys::reset_signal(signal);
+    }
     sys::close_from(3);
-    setsid()?;
-    set_child_subreaper(Some(rustix::process::getpid()))?;
-    rustix::thread::set_name(c"drigs-shim")?;
-    SingleThreaded::prove()
+    setpgid(None, None)?;
+    set_child_subreaper(Some(getpid()))?;
+    Ok(set_name(c"drigs-shim")?)
 }
 
 /// Tells the agent, if there is one, to look at this attempt.

@@ -12,7 +12,7 @@ use std::{
 use rustix::{
     fs::Mode,
     process::{
-        Pid, Signal, WaitOptions, chdir, getpid, getppid, set_parent_process_death_signal, setsid,
+        Pid, Signal, WaitOptions, chdir, getpid, getppid, set_parent_process_death_signal, setpgid,
         umask, waitpid,
     },
 };
@@ -254,7 +254,7 @@ fn become_job(program: &Program, prepared: io::Result<()>, mut report: PipeWrite
 }
 
 fn prepare(launch: &Launch, shim: Pid, no_input: &File, output: &File) -> io::Result<()> {
-    setsid()?;
+    setpgid(None, None)?;
     die_with(shim)?;
     invite_the_oom_killer();
     sys::duplicate_onto(no_input.as_fd(), 0)?;

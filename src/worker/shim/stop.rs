@@ -128,22 +128,74 @@ mod tests {
 
     #[test]
     fn asks_the_main_process_then_the_tree_then_kills() {
-        check(8000, "", expect![[]]);
+        check(
+            8000,
+            "",
+            expect![[r#"
+            0 AskMain
+            4000 AskTree
+            8000 KillTree
+            9000 KillTree
+            10000 KillTree
+        "#]],
+        );
     }
 
     #[test]
     fn no_grace_kills_at_once() {
-        check(0, "", expect![[]]);
+        check(
+            0,
+            "",
+            expect![[r#"
+            0 KillTree
+            1000 KillTree
+            2000 KillTree
+            3000 KillTree
+            4000 KillTree
+            5000 KillTree
+            6000 KillTree
+            7000 KillTree
+            8000 KillTree
+            9000 KillTree
+            10000 KillTree
+        "#]],
+        );
     }
 
     #[test]
     fn a_more_urgent_stop_shortens_the_way_and_a_lazier_one_does_not_lengthen_it() {
-        check(60_000, "1000 hurry 4000\n2000 hurry 50000", expect![[]]);
+        check(
+            60_000,
+            "1000 hurry 4000\n2000 hurry 50000",
+            expect![[r#"
+            0 AskMain
+            3000 AskTree
+            5000 KillTree
+            6000 KillTree
+            7000 KillTree
+            8000 KillTree
+            9000 KillTree
+            10000 KillTree
+        "#]],
+        );
     }
 
     #[test]
     fn what_outlives_the_main_process_is_asked_at_once_and_killed_soon() {
-        check(60_000, "3000 main-ended", expect![[]]);
+        check(
+            60_000,
+            "3000 main-ended",
+            expect![[r#"
+            0 AskMain
+            3000 AskTree
+            5000 KillTree
+            6000 KillTree
+            7000 KillTree
+            8000 KillTree
+            9000 KillTree
+            10000 KillTree
+        "#]],
+        );
     }
 
     #[test]

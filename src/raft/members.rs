@@ -1,0 +1,187 @@
+//! Changing who takes part, and who leads.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use openraft::{
+    BasicNode, ChangeMembers,
+    async_runtime::Instant as _,
+    errors::{ChangeMembershipError, ClientWriteError, RaftError},
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::raft::{
+    MemberError, NodeId, NotLeader, Raft,
+    types::{Metrics, Types},
+};
+
+/// How long another may take to lead, from the moment it is asked.
+const HAND_OVER: Duration = Duration::from_secs(3);
+/// How long a newcomer may take to catch up.
+const CATCH_UP: Duration = Duration::from_secs(300);
+/// How many entries a newcomer may lack when it becomes a voter: so many are sent in a moment.
+const CLOSE_ENOUGH: u64 = 256;
+const PEER_PATIENCE: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(20);
+
+impl Raft {
+    pub(super) async fn hand_over(&self, to: Option<NodeId>) -> Result<(), MemberError> {
+        let metrics = self.leading()?;
+        let to = match to {
+            Some(to) if to == self.inner.id => return Ok(()),
+            Some(to) if !voters(&metrics).contains(&to) => {
+                return Err(MemberError::Refused(format!("controller {to} is not a voter")));
+            }
+            Some(to) => to,
+            None => self.most_caught_up(&metrics).ok_or_else(|| {
+                MemberError::Refused(String::from("there is no other voter to take over"))
+            })?,
+        };
+        let mut leadership = self.leadership();
+        self.inner.core.trigger().transfer_leader(to).await.map_err(|_| MemberError::Shutdown)?;
+        let taken = leadership.wait_for(|now| !now.is_me && now.leader.is_some());
+        match timeout(HAND_OVER, taken).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(MemberError::Shutdown),
+            Err(_) => Err(MemberError::TimedOut(format!("controller {to} did not take over in time"))),
+        }
+    }
+
+    pub(super) async fn let_in(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+        let _only = self.inner.changing.try_lock().map_err(|_| MemberError::Busy)?;
+        let metrics = self.leading()?;
+        let refuse = |why: String| Err(MemberError::Refused(why));
+        let known = metrics.membership_config.membership().get_node(&id).cloned();
+        if voters(&metrics).contains(&id) {
+            return refuse(format!("controller {id} is a member already"));
+        }
+        if let Some(known) = known.as_ref().filter(|known| known.addr != address) {
+            let there = &known.addr;
+            return refuse(format!("controller {id} is known at {there}; remove it first"));
+        }
+        let reached = self.invite(id, &address, known.is_some()).await;
+        reached.map_err(|why| {
+            MemberError::Refused(format!("controller {id} at {address} can not be let in: {why}"))
+        })?;
+        let core = &self.inner.core;
+        if known.is_none() {
+            core.add_learner(id, BasicNode { addr: address }, false).await.map_err(refusal)?;
+        }
+        self.wait_until_caught_up(id).await?;
+        let voter = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+        self.change(voter).await
+    }
+
+    pub(super) async fn take_out(&self, id: NodeId) -> Result<(), MemberError> {
+        let _only = self.inner.changing.try_lock().map_err(|_| MemberError::Busy)?;
+        let metrics = self.leading()?;
+        if metrics.membership_config.membership().get_node(&id).is_none() {
+            return Err(MemberError::Refused(format!("there is no controller {id}")));
+        }
+        let mut rest = voters(&metrics);
+        if !rest.remove(&id) {
+            return self.change(ChangeMembers::RemoveNodes(BTreeSet::from([id]))).await;
+        }
+        let reachable = rest.iter().filter(|it| self.is_reachable(&metrics, **it)).count();
+        if reachable <= rest.len() / 2 {
+            return Err(MemberError::Refused(format!(
+                "without controller {id} only {reachable} of {} voters would be reachable, which is no majority",
+                rest.len()
+            )));
+        }
+        if id == self.inner.id {
+            self.hand_over(None).await?;
+            let leader = self.leadership().borrow().leader;
+            return Err(NotLeader { leader }.into());
+        }
+        self.change(ChangeMembers::RemoveVoters(BTreeSet::from([id]))).await
+    }
+
+    /// Whether `id` answered this leader lately.
+    pub(super) fn is_reachable(&self, metrics: &Metrics, id: NodeId) -> bool {
+        let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&id).copied().flatten());
+        let lately = 3 * self.inner.election_max;
+        id == self.inner.id || heard.is_some_and(|at| at.into_inner().elapsed() < lately)
+    }
+
+    fn leading(&self) -> Result<Metrics, MemberError> {
+        let leadership = self.leadership().borrow().clone();
+        match leadership.is_me {
+            true => Ok(self.metrics()),
+            false => Err(NotLeader { leader: leadership.leader }.into()),
+        }
+    }
+
+    fn most_caught_up(&self, metrics: &Metrics) -> Option<NodeId> {
+        let matched = |id: &NodeId| matched(metrics, *id);
+        let others = voters(metrics).into_iter().filter(|id| *id != self.inner.id);
+        others.max_by_key(|id| (self.is_reachable(metrics, *id), matched(id)))
+    }
+
+    async fn invite(&self, id: NodeId, address: &str, was_let_in: bool) -> anyhow::Result<()> {
+        let cluster_id = self.cluster_id();
+        let mut peer = self.inner.network.peer(id, address)?;
+        let found = peer.probe(PEER_PATIENCE).await?;
+        let ours = found.cluster_id == cluster_id;
+        anyhow::ensure!(
+            found.cluster_id.is_empty() || ours,
+            "it belongs to cluster {}",
+            found.cluster_id
+        );
+        anyhow::ensure!(
+            found.empty || (ours && was_let_in),
+            "it is not empty; a controller that was a member once needs a new number and an empty data directory"
+        );
+        peer.join(&cluster_id, PEER_PATIENCE).await?;
+        Ok(())
+    }
+
+    async fn wait_until_caught_up(&self, id: NodeId) -> Result<(), MemberError> {
+        let deadline = Instant::now() + CATCH_UP;
+        loop {
+            let metrics = self.leading()?;
+            let last = metrics.last_log_index.unwrap_or(0);
+            if matched(&metrics, id).is_some_and(|matched| matched + CLOSE_ENOUGH >= last) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(MemberError::TimedOut(format!(
+                    "controller {id} did not catch up in time; it stays a learner, and `drigs cluster add` goes on with it"
+                )));
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn change(&self, change: ChangeMembers<NodeId, BasicNode>) -> Result<(), MemberError> {
+        let changed = self.inner.core.change_membership(change, false);
+        match timeout(self.inner.patience, changed).await {
+            Ok(done) => done.map(|_| ()).map_err(refusal),
+            Err(_) => Err(MemberError::TimedOut(String::from(
+                "the change of members is not committed yet; `drigs cluster status` shows when it is",
+            ))),
+        }
+    }
+}
+
+pub(super) fn voters(metrics: &Metrics) -> BTreeSet<NodeId> {
+    metrics.membership_config.membership().voter_ids().collect()
+}
+
+/// The last entry that `id` is known to have.
+pub(super) fn matched(metrics: &Metrics, id: NodeId) -> Option<u64> {
+    let progress = metrics.replication.as_ref()?.get(&id)?.as_ref()?;
+    Some(progress.index)
+}
+
+fn refusal(error: RaftError<Types, ClientWriteError<Types>>) -> MemberError {
+    match error {
+        RaftError::Fatal(_) => MemberError::Shutdown,
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+            NotLeader { leader: forward.leader_id }.into()
+        }
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(
+            ChangeMembershipError::InProgress(_),
+        )) => MemberError::Busy,
+        RaftError::APIError(error) => MemberError::Refused(error.to_string()),
+    }
+}

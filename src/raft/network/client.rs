@@ -1,0 +1,324 @@
+//! How this controller speaks to another one.
+
+use std::{
+    future::Future,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt as _, stream};
+use openraft::{
+    AnyError, BasicNode, OptionalSend,
+    base::{BoxFuture, BoxStream},
+    errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable},
+    network::{RPCOption, RaftNetworkFactory, RaftNetworkV2},
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+        TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+    },
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Code, Request, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::raft::{
+    NodeId,
+    network::{Identity, piece::Cutter},
+    types::{Snapshot, Types, Vote},
+    wire,
+};
+use crate::rpc::{
+    convert::Malformed,
+    proto::{
+        JoinRequest, ProbeRequest, ProbeResponse, SnapshotPiece,
+        peer_client::PeerClient,
+        snapshot_piece::{End, Piece},
+    },
+};
+use crate::store::{self, DataDir};
+
+/// Makes the connections that openraft asks for: to each peer one for entries and votes, one for heartbeats and one for
+/// snapshots, so that none of them waits behind another.
+#[derive(Clone)]
+pub struct Network {
+    identity: Identity,
+    dir: Arc<DataDir>,
+    connect_timeout: Duration,
+}
+
+/// One connection to one peer.
+#[derive(Clone)]
+pub struct Peer {
+    id: NodeId,
+    client: PeerClient<Channel>,
+    network: Network,
+}
+
+/// Why a peer gave no answer, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    #[error("{0}")]
+    Address(String),
+    #[error("{}", .0.message())]
+    Refused(Status),
+    #[error("no answer: {}", .0.message())]
+    Unreachable(Status),
+}
+
+/// Entries of one message; a batch alone may be larger than what is sent at most at one time.
+const MAX_MESSAGE: usize = 256 << 20;
+/// Pieces of a snapshot that wait for the network.
+const PIECES_AHEAD: usize = 4;
+
+impl Network {
+    pub fn new(identity: Identity, dir: Arc<DataDir>, connect_timeout: Duration) -> Self {
+        Network { identity, dir, connect_timeout }
+    }
+
+    /// A peer at an address that may turn out to be wrong, or another's.
+    ///
+    /// # Errors
+    /// When it is no address at all.
+    pub fn peer(&self, id: NodeId, address: &str) -> Result<Peer, PeerError> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|_| PeerError::Address(format!("`{address}` is not an address (such as host:7070)")))?;
+        Ok(self.connect(id, endpoint))
+    }
+
+    fn connect(&self, id: NodeId, endpoint: Endpoint) -> Peer {
+        let channel = endpoint
+            .tcp_nodelay(true)
+            .connect_timeout(self.connect_timeout)
+            .http2_keep_alive_interval(Duration::from_secs(1))
+            .keep_alive_timeout(Duration::from_secs(2))
+            .keep_alive_while_idle(true)
+            .connect_lazy();
+        let client = PeerClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        Peer { id, client, network: self.clone() }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: NodeId, node: &BasicNode) -> Peer {
+        // Addresses are checked before they enter the membership; this one then is never reached.
+        let nowhere = Endpoint::from_static("http://0.0.0.0:0");
+        let endpoint = Endpoint::from_shared(format!("http://{}", node.addr)).unwrap_or(nowhere);
+        self.connect(target, endpoint)
+    }
+}
+
+impl Peer {
+    /// Who is there?
+    ///
+    /// # Errors
+    /// When nobody answers, or another than was asked.
+    pub async fn probe(&mut self, patience: Duration) -> Result<ProbeResponse, PeerError> {
+        let request = within(patience, self.request(ProbeRequest {}));
+        Ok(self.client.probe(request).await.map_err(PeerError::of)?.into_inner())
+    }
+
+    /// Lets an empty controller into the cluster.
+    ///
+    /// # Errors
+    /// When it does not answer, is not empty, or belongs to another one.
+    pub async fn join(&mut self, cluster_id: &str, patience: Duration) -> Result<(), PeerError> {
+        let join = JoinRequest { cluster_id: cluster_id.to_owned() };
+        let request = within(patience, self.request(join));
+        self.client.join(request).await.map_err(PeerError::of)?;
+        Ok(())
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let cluster_id = self.network.dir.cluster_id().unwrap_or_default();
+        self.network.identity.address(message, self.id, &cluster_id)
+    }
+
+    async fn open_append<S>(
+        &mut self,
+        input: S,
+        patience: Duration,
+    ) -> Result<
+        impl Stream<Item = Result<StreamAppendResult<Types>, RPCError<Types>>> + Send + use<S>,
+        RPCError<Types>,
+    >
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + Send + 'static,
+    {
+        let request = self.request(input.map(|request| wire::encode_append(&request)));
+        let opened = tokio::time::timeout(patience, self.client.append(request)).await;
+        let answers = opened.map_err(|_| unreachable("no answer in time"))?.map_err(failed)?;
+        Ok(answers.into_inner().map(|answer| {
+            answer.map_err(failed).and_then(|it| wire::decode_append_result(it).map_err(malformed))
+        }))
+    }
+
+    async fn send_snapshot(
+        &mut self,
+        vote: &Vote,
+        snapshot: Snapshot,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let header = Piece::Header(wire::encode_header(vote, &snapshot.meta));
+        let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
+        let file = outgoing(&self.network.dir, self.id);
+        let cut = tokio::task::spawn_blocking(move || {
+            let cut = cut(snapshot.snapshot, &file, &sender);
+            let _ = std::fs::remove_file(&file);
+            cut
+        });
+        let header = stream::iter([SnapshotPiece { piece: Some(header) }]);
+        let request = self.request(header.chain(ReceiverStream::new(pieces)));
+        let answer = self.client.install_snapshot(request).await;
+        if let Ok(Err(error)) = cut.await {
+            return Err(StreamingError::Network(NetworkError::from_string(error.to_string())));
+        }
+        let answer = answer.map_err(|status| StreamingError::from(failed(status)))?.into_inner();
+        let vote = wire::decode_vote(answer.vote).map_err(|it| StreamingError::from(malformed(it)))?;
+        Ok(SnapshotResponse::new(vote))
+    }
+}
+
+impl RaftNetworkV2<Types> for Peer {
+    type SnapshotData = store::Snapshot;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let patience = option.soft_ttl();
+        let answers = self.open_append(stream::iter([request]), patience).await?;
+        let mut answers = std::pin::pin!(answers);
+        let answer = tokio::time::timeout(patience, answers.next()).await;
+        match answer.map_err(|_| unreachable("no answer in time"))? {
+            Some(answer) => answer.map(AppendEntriesResponse::from),
+            None => Err(unreachable("the peer hung up")),
+        }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<
+        's,
+        Result<BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>,
+    >
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            // Time for a connection to be made anew, even where heartbeats are close together.
+            let patience = option.soft_ttl().max(self.network.connect_timeout);
+            let answers: BoxStream<'s, _> = Box::pin(self.open_append(input, patience).await?);
+            Ok(answers)
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let request = within(option.soft_ttl(), self.request(wire::encode_vote_request(&request)));
+        let answer = self.client.request_vote(request).await.map_err(failed)?;
+        wire::decode_vote_response(answer.into_inner()).map_err(malformed)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let request = within(option.soft_ttl(), self.request(wire::encode_vote_request(&request)));
+        let answer = self.client.request_pre_vote(request).await.map_err(failed)?;
+        wire::decode_vote_response(answer.into_inner()).map_err(malformed)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        tokio::select! {
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = self.send_snapshot(&vote, snapshot) => sent,
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let request = within(option.soft_ttl(), self.request(wire::encode_hand_over(&request)));
+        let answer = self.client.hand_over(request).await.map_err(failed)?.into_inner();
+        match answer.refusal {
+            None => Ok(Ok(())),
+            Some(refusal) => Err(unreachable(&refusal)),
+        }
+    }
+}
+
+impl PeerError {
+    fn of(status: Status) -> Self {
+        match status.code() {
+            Code::FailedPrecondition | Code::Unauthenticated | Code::PermissionDenied => {
+                PeerError::Refused(status)
+            }
+            _ => PeerError::Unreachable(status),
+        }
+    }
+}
+
+/// Copies the snapshot to a file of its own, so that the database is not held up by a slow network.
+fn cut(
+    snapshot: store::Snapshot,
+    file: &std::path::Path,
+    sender: &mpsc::Sender<SnapshotPiece>,
+) -> anyhow::Result<()> {
+    snapshot.write_to(file)?;
+    let mut cutter = Cutter::open(file)?;
+    while let Some(data) = cutter.next()? {
+        sender.blocking_send(SnapshotPiece { piece: Some(Piece::Data(data)) })?;
+    }
+    let (length, hash) = cutter.end();
+    let end = End { length, hash: hash.to_vec().into() };
+    sender.blocking_send(SnapshotPiece { piece: Some(Piece::End(end)) })?;
+    Ok(())
+}
+
+fn outgoing(dir: &DataDir, to: NodeId) -> PathBuf {
+    dir.path().join(format!("incoming-for-{to}-{}.db", uuid::Uuid::new_v4()))
+}
+
+fn within<T>(patience: Duration, mut request: Request<T>) -> Request<T> {
+    request.set_timeout(patience);
+    request
+}
+
+fn failed(status: Status) -> RPCError<Types> {
+    match status.code() {
+        Code::Unavailable | Code::FailedPrecondition | Code::Unauthenticated => {
+            unreachable(status.message())
+        }
+        _ => RPCError::Network(NetworkError::from_string(status.message())),
+    }
+}
+
+fn malformed(fault: Malformed) -> RPCError<Types> {
+    RPCError::Network(NetworkError::from_string(fault.to_string()))
+}
+
+fn unreachable(why: &str) -> RPCError<Types> {
+    RPCError::Unreachable(Unreachable::new(&AnyError::error(why)))
+}

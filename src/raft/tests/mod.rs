@@ -1,0 +1,5 @@
+mod cluster;
+mod conformance;
+mod harness;
+mod members;
+mod recovery;
