@@ -160,10 +160,14 @@ impl Drop for Lab {
             .args(["lab", "stop", "--dir"])
             .arg(&self.dir)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status();
-        if !stopped.is_ok_and(|status| status.success()) {
-            eprintln!("the lab in {} did not stop in order and is killed", self.dir.display());
+            .output();
+        match stopped {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                eprintln!("the lab in {} did not stop in order:\n{said}", self.dir.display());
+            }
+            Err(error) => eprintln!("cannot run {PROGRAM}: {error}"),
         }
         // Those that were down are not the lab's any more, and after a failure none of them may stay.
         for member in self.controllers.values_mut().chain(&mut self.workers) {

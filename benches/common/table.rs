@@ -27,7 +27,7 @@ impl Figures {
     pub fn new<'a>(headings: impl IntoIterator<Item = &'a str>) -> Figures {
         let mut table = Table::new();
         let headings: Vec<&str> = headings.into_iter().collect();
-        table.load_preset(presets::ASCII_MARKDOWN).set_header(headings.iter().copied());
+        table.load_style(presets::ASCII_MARKDOWN).set_header(headings.iter().copied());
         Figures { table, columns: headings.len() }
     }
 
