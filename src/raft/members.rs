@@ -42,7 +42,9 @@ impl Raft {
         match timeout(HAND_OVER, taken).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(MemberError::Shutdown),
-            Err(_) => Err(MemberError::TimedOut(format!("controller {to} did not take over in time"))),
+            Err(_) => {
+                Err(MemberError::TimedOut(format!("controller {to} did not take over in time")))
+            }
         }
     }
 

@@ -3,11 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use openraft::{
-    errors::ClientWriteError,
-    impls::ProgressResponder,
-    raft::ClientWriteResult,
-};
+use openraft::{errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::model::Timestamp;
