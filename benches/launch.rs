@@ -50,6 +50,8 @@ fn launch(job: u64) -> Launch {
         argv: vec!["true".to_owned()],
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         working_dir: "/".to_owned(),
+        preferred_dir: None,
+        preferred_dir: None,
         umask: 0o022,
         time_limit: Some(Millis::from_secs(60)),
         lost_after: Some(Millis::from_hours(1)),

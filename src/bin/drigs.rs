@@ -6,7 +6,8 @@ use clap::Parser;
 use drigs::{
     cli::{self, lab::LabArgs},
     controller::ControllerArgs,
-    role, worker,
+    role::{self, ServerArgs},
+    worker,
     worker::WorkerArgs,
 };
 
@@ -18,6 +19,8 @@ enum Role {
     Controller(ControllerArgs),
     /// The agent of one machine
     Worker(WorkerArgs),
+    /// One controller and one worker, for a single machine
+    Server(ServerArgs),
     /// A whole cluster on this machine, to try things out
     Lab(LabArgs),
 }
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
     match Role::parse_from(words) {
         Role::Controller(args) => role::controller(args),
         Role::Worker(args) => role::worker(args),
+        Role::Server(args) => role::server(args),
         Role::Lab(args) => cli::run_lab(args),
     }
 }
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
 fn is_role(words: &[OsString]) -> bool {
     let word = |place: usize| words.get(place).and_then(|word| word.to_str()).unwrap_or_default();
     match word(1) {
-        "controller" | "lab" => true,
+        "controller" | "server" | "lab" => true,
         "worker" => word(2) == "stop-all" || (word(2).starts_with("--") && word(2) != "--help"),
         _ => false,
     }

@@ -37,10 +37,10 @@ pub struct Global {
     token_file: Option<PathBuf>,
     /// How answers look
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
-    output: Option<Format>,
+    pub(super) output: Option<Format>,
     /// Leave out the names of columns
     #[arg(long, global = true)]
-    no_header: bool,
+    pub(super) no_header: bool,
     /// Be content with what the asked controller knows, even without a leader
     #[arg(long, global = true)]
     stale: bool,

@@ -28,7 +28,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use self::{
     connect::Global,
@@ -125,7 +125,8 @@ struct Session<'a, A> {
 
 /// Runs `drigs` with these words; the first one is the program's own name.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words: Vec<OsString> = submit::flags_first(words.into_iter().collect());
+    let words = words.into_iter().collect();
+    let words = submit::script_arguments_apart(words, Arguments::command());
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
@@ -229,3 +230,6 @@ fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Timestamp(since.map_or(0, |since| since.as_millis() as u64))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! `drigs submit`.
 
-use std::{ffi::OsString, fs, io::Read as _, path::Path};
+mod words;
+
+use std::{fs, io::Read as _, path::Path};
 
 use clap::Args;
 use uuid::Uuid;
@@ -14,18 +16,20 @@ use crate::cli::{
 use crate::model::{IdempotencyKey, JobSpec, UserName};
 use crate::rpc::api::{Api, ApiError, ErrorKind, SubmitRequest, Submitted};
 
+pub use self::words::script_arguments_apart;
+
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "drigs submit [OPTIONS] -- COMMAND [ARG]…\n       drigs submit [OPTIONS] SCRIPT [ARG]…\n       drigs submit [OPTIONS] FILE.yaml\n       drigs submit [OPTIONS] -",
     after_help = EXAMPLES
 )]
 pub struct SubmitArgs {
-    /// A job file (YAML or JSON), a script and its arguments, or `-` for standard input
-    #[arg(value_name = "FILE", trailing_var_arg = true, allow_hyphen_values = true)]
-    file: Vec<String>,
-    /// The command, after `--`
-    #[arg(value_name = "COMMAND", last = true, conflicts_with = "file")]
-    command: Vec<String>,
+    /// A job file (YAML or JSON), a script, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+    /// The command; after a script its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    words: Vec<String>,
 
     /// Wait until it is over; ends with its exit code
     #[arg(short = 'W', long)]
@@ -65,25 +69,6 @@ fn key(text: &str) -> Result<String, String> {
         true => Err(String::from("a key is 1 to 200 characters, without line breaks")),
         false => Ok(text.to_owned()),
     }
-}
-
-/// `drigs submit job.yaml --wait` means the flag: a spec file takes no arguments of its own, so what follows it is put before
-/// it. What follows a script belongs to the script.
-pub fn flags_first(words: Vec<OsString>) -> Vec<OsString> {
-    let text = |word: &OsString| word.to_string_lossy().into_owned();
-    if !words.iter().take(10).any(|word| word == "submit") || words.iter().any(|word| word == "--")
-    {
-        return words;
-    }
-    let is_spec = |word: &OsString| is_spec_file(&text(word)) && !text(word).starts_with('-');
-    // A file's name may also be the value of a flag before it; only a file that exists is taken for one.
-    let Some(place) = words.iter().position(|word| is_spec(word) && Path::new(word).is_file())
-    else {
-        return words;
-    };
-    let (before, rest) = words.split_at(place);
-    let (file, after) = rest.split_at(1);
-    [before, after, file].concat()
 }
 
 fn is_spec_file(name: &str) -> bool {
@@ -163,15 +148,15 @@ fn read(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(JobSpec, Vec<String>), Fault> {
     let mut flags = args.spec.clone().into_draft(environment, Place::new)?;
-    let (below, warnings) = match args.file.split_first() {
+    let (below, warnings) = match &args.file {
         None => {
-            if !args.command.is_empty() {
-                flags.command = Some(args.command.clone());
+            if !args.words.is_empty() {
+                flags.command = Some(args.words.clone());
             }
             flags.places.insert("command", Place::new("submit"));
             (Draft::default(), Vec::new())
         }
-        Some((file, rest)) => read_source(file, rest, environment)?,
+        Some(file) => read_source(file, &args.words, environment)?,
     };
     Ok((flags.over(below).finish(around)?, warnings))
 }
@@ -206,6 +191,7 @@ fn read_source(
 fn read_named(file: &str) -> Result<String, Fault> {
     let place = Place::new(file);
     let mut opened = fs::File::open(file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound if file.contains(['.', '/']) => place.fault("no such file"),
         std::io::ErrorKind::NotFound => place
             .fault(format!("no such file; a command goes after `--`: drigs submit -- {file} …")),
         _ => place.fault(format!("cannot be read: {error}")),

@@ -20,6 +20,9 @@ pub struct Leases {
     heard: BTreeMap<WorkerId, Timestamp>,
 }
 
+/// Two clocks may differ by one part in this many: far more than any machine's do, and it costs little.
+const CLOCK_TOLERANCE: u64 = 32;
+
 impl Lease {
     /// For how long a leader acts after a quorum last acknowledged it.
     pub fn quorum_part(self) -> Millis {
@@ -83,12 +86,14 @@ impl Leases {
         self.heard.get(&worker).copied().unwrap_or_default().max(self.leading_since)
     }
 
-    /// When an attempt on the silent `worker` is over for certain: its own time to run on, and a lease for the worker's
-    /// last order, the slowness of its stop and the difference of clocks' rates.
+    /// When an attempt on the silent `worker` is over for certain: its own time to run on, by a clock that may be slower
+    /// than ours, the time that its stop may take, and a lease for the orders of a leader before this one.
     pub fn given_up_at(&self, worker: WorkerId, lost_after: LostAfter) -> Option<Timestamp> {
         match self.lease.effective(lost_after) {
             LostAfter::After(length) => {
-                Some(self.silent_since(worker) + length + self.lease.length)
+                let by_a_slow_clock = length + Millis(length.0 / CLOCK_TOLERANCE);
+                let stopped = by_a_slow_clock + LostAfter::GRACE;
+                Some(self.silent_since(worker) + stopped + self.lease.length)
             }
             LostAfter::Keep => None,
         }

@@ -17,7 +17,7 @@ use crate::rpc::{
     },
     session::ControllerMessage,
 };
-use crate::scheduler;
+use crate::scheduler::{self, Reasons};
 use crate::state::{Command, Event, Rejection, State, SubmitJob, Target};
 
 /// One controller's answers.
@@ -240,13 +240,14 @@ impl Local {
         let term = self.term();
         let mut jobs = self.raft.read(|state| {
             let view = views::scheduler_view(state, term.as_deref(), now);
+            let reasons = Reasons::new(state, &view);
             let newest = filter.before.map_or(u64::MAX, |id| id.0);
             state
                 .jobs
                 .range(..JobId(newest))
                 .rev()
                 .filter(|(id, job)| may_match(&filter, **id, job))
-                .map(|(id, job)| views::job(state, &view, *id, job))
+                .map(|(id, job)| views::job(state, &reasons, *id, job))
                 .filter(|job| filter.states.is_empty() || filter.states.contains(&job.status))
                 .take(limit + 1)
                 .collect::<Vec<_>>()
@@ -269,7 +270,7 @@ impl Local {
         let in_memory = self.raft.read(|state| {
             let view = views::scheduler_view(state, term.as_deref(), now);
             let job = state.jobs.get(&id)?;
-            Some((views::job(state, &view, id, job), job.clone()))
+            Some((views::job(state, &Reasons::new(state, &view), id, job), job.clone()))
         });
         let (shown, job) = match in_memory {
             Some(found) => found,

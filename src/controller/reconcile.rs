@@ -59,7 +59,10 @@ pub fn view(state: &State, leases: &Leases, now: Timestamp) -> View {
 
 /// What a worker's report leads to; nothing where the state already says the same.
 pub fn commands_for(state: &State, worker: WorkerId, reports: &[AttemptReport]) -> Vec<Command> {
-    reports.iter().filter_map(|report| command_for(state, worker, report)).collect()
+    // What ended made the room for what began: the other way round, a start would be refused for want of it.
+    let (ended, began): (Vec<_>, Vec<_>) =
+        reports.iter().partition(|report| matches!(report.phase, Phase::Ended(_)));
+    ended.into_iter().chain(began).filter_map(|report| command_for(state, worker, report)).collect()
 }
 
 fn command_for(state: &State, worker: WorkerId, report: &AttemptReport) -> Option<Command> {

@@ -10,7 +10,7 @@ use crate::model::{
 use crate::rpc::api::{
     EndingView, GpuView, JobView, QueueView, StatusView, TaskCountsView, TaskView, WorkerView,
 };
-use crate::scheduler::{self, View};
+use crate::scheduler::{Reasons, View};
 use crate::state::{State, TaskCounts};
 
 /// Worker names shown for one job.
@@ -35,11 +35,11 @@ pub fn scheduler_view(state: &State, term: Option<&Term>, now: Timestamp) -> Vie
 }
 
 /// A job in memory.
-pub fn job(state: &State, view: &View, id: JobId, job: &Job) -> JobView {
-    let counts = state.counts(id, job, view.now);
+pub fn job(state: &State, reasons: &Reasons, id: JobId, job: &Job) -> JobView {
+    let counts = state.counts(id, job, reasons.now());
     let mut shown = job_row(id, job, counts);
     if matches!(shown.status, TaskState::Pending | TaskState::Queued | TaskState::Recovering) {
-        shown.reason = scheduler::reason_of(state, view, id);
+        shown.reason = reasons.of(id);
     }
     let mut workers = BTreeSet::new();
     for (_, task) in state.tasks_of(id) {

@@ -24,6 +24,8 @@ pub struct Config {
     pub checkpoint_every: u64,
     /// Entries that stay in the log behind a checkpoint, so that a follower that was away briefly needs no snapshot.
     pub keep_entries: u64,
+    /// When a member is away, the leader's log grows; beyond so many entries it hands over, which lets the log go.
+    pub longest_log: u64,
     /// For how long the replica's core may give no answer before the process is ended.
     pub stuck_after: Duration,
     /// Stamps what this replica proposes.
@@ -51,6 +53,7 @@ impl Config {
             patience: Duration::from_secs(10),
             checkpoint_every: 10_000,
             keep_entries: 5_000,
+            longest_log: 200_000,
             stuck_after: Duration::from_secs(30),
             clock: Arc::new(wall_clock),
             on_fatal: Arc::new(Fatal::end_process),

@@ -147,7 +147,7 @@ impl Recent {
         let keep = last.map_or(0, |last| last.index + 1);
         let kept = self.entries.partition_point(|entry| entry.log_id.index < keep);
         self.bytes -= self.entries.drain(kept..).map(|entry| size(&entry)).sum::<usize>();
-        self.last = last.or(self.purged);
+        self.last = last.min(self.last).or(self.purged);
         self.durable = self.durable.min(self.last.map(|last| last.index));
         self.truncations += 1;
     }

@@ -1,16 +1,23 @@
 //! Changing who takes part, and who leads.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Weak,
+    time::Duration,
+};
 
 use openraft::{
     BasicNode, ChangeMembers,
     async_runtime::Instant as _,
     errors::{ChangeMembershipError, ClientWriteError, RaftError},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::{info, warn};
 
 use crate::raft::{
     MemberError, NodeId, NotLeader, Raft,
+    proposer::{MOMENT, is_momentary},
+    replica::Replica,
     types::{Metrics, Types},
 };
 
@@ -21,6 +28,9 @@ const CATCH_UP: Duration = Duration::from_secs(300);
 /// How many entries a newcomer may lack when it becomes a voter: so many are sent in a moment.
 const CLOSE_ENOUGH: u64 = 256;
 const PEER_PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_AT_LOG: Duration = Duration::from_secs(1);
+/// So often the log must be found too long.
+const LOOKS_BEFORE: u32 = 5;
 const POLL: Duration = Duration::from_millis(20);
 
 impl Raft {
@@ -42,7 +52,9 @@ impl Raft {
         match timeout(HAND_OVER, taken).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(MemberError::Shutdown),
-            Err(_) => Err(MemberError::TimedOut(format!("controller {to} did not take over in time"))),
+            Err(_) => {
+                Err(MemberError::TimedOut(format!("controller {to} did not take over in time")))
+            }
         }
     }
 
@@ -62,9 +74,9 @@ impl Raft {
         reached.map_err(|why| {
             MemberError::Refused(format!("controller {id} at {address} can not be let in: {why}"))
         })?;
-        let core = &self.inner.core;
         if known.is_none() {
-            core.add_learner(id, BasicNode { addr: address }, false).await.map_err(refusal)?;
+            let nodes = BTreeMap::from([(id, BasicNode { addr: address })]);
+            self.change(ChangeMembers::AddNodes(nodes)).await?;
         }
         self.wait_until_caught_up(id).await?;
         let voter = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
@@ -153,12 +165,54 @@ impl Raft {
     }
 
     async fn change(&self, change: ChangeMembers<NodeId, BasicNode>) -> Result<(), MemberError> {
-        let changed = self.inner.core.change_membership(change, false);
-        match timeout(self.inner.patience, changed).await {
-            Ok(done) => done.map(|_| ()).map_err(refusal),
-            Err(_) => Err(MemberError::TimedOut(String::from(
-                "the change of members is not committed yet; `drigs cluster status` shows when it is",
-            ))),
+        let deadline = Instant::now() + self.inner.patience;
+        loop {
+            let changed = self.inner.core.change_membership(change.clone(), false);
+            let Ok(changed) = timeout_at(deadline, changed).await else {
+                return Err(MemberError::TimedOut(String::from(
+                    "the change of members is not committed yet; `drigs cluster status` shows when it is",
+                )));
+            };
+            match changed {
+                Ok(_) => return Ok(()),
+                Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))
+                    if is_momentary(&forward) && Instant::now() < deadline =>
+                {
+                    sleep(MOMENT).await;
+                }
+                Err(error) => return Err(refusal(error)),
+            }
+        }
+    }
+}
+
+/// openraft keeps the leader's log for as long as one member might still be sent it. When one is away for long, another
+/// leader (whose log is short) is the way to let go of it; the one that is away is then sent a snapshot.
+pub(super) async fn keep_log_short(replica: Weak<Replica>, longest: u64) {
+    let mut looks = 0;
+    loop {
+        sleep(LOOK_AT_LOG).await;
+        let Some(inner) = replica.upgrade() else { return };
+        let raft = Raft { inner };
+        let Ok(metrics) = raft.leading() else {
+            looks = 0;
+            continue;
+        };
+        let first = metrics.purged.map_or(0, |purged| purged.index);
+        let length = metrics.last_log_index.unwrap_or(0).saturating_sub(first);
+        let Some(successor) = raft.most_caught_up(&metrics) else { continue };
+        looks = if length > longest { looks + 1 } else { 0 };
+        // Patience keeps two leaders with long logs from handing over to each other all the time.
+        if looks < LOOKS_BEFORE || !raft.is_reachable(&metrics, successor) {
+            continue;
+        }
+        looks = 0;
+        info!(
+            length,
+            successor, "a member is away for long: handing over, so that the log can be purged"
+        );
+        if let Err(error) = raft.hand_over(Some(successor)).await {
+            warn!(%error, "the log stays long");
         }
     }
 }

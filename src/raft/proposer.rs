@@ -4,11 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use openraft::{
-    errors::ClientWriteError,
+    errors::{ClientWriteError, ForwardReason, ForwardToLeader},
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::Instant,
+};
 
 use crate::model::Timestamp;
 use crate::raft::{
@@ -42,12 +45,14 @@ const BACKLOG: usize = 8192;
 const IN_FLIGHT: usize = 2;
 const MOST_COMMANDS: usize = 8192;
 const MOST_BYTES: usize = 1 << 20;
+/// Until a leader that was turned away is asked again.
+pub(super) const MOMENT: Duration = Duration::from_millis(10);
 
 impl Proposer {
     /// Must be called on the runtime that is to do the work.
     pub fn start(core: Core, clock: Clock, patience: Duration) -> Self {
         let (queue, inbox) = mpsc::channel(BACKLOG);
-        tokio::spawn(collect(inbox, core, clock));
+        tokio::spawn(collect(inbox, Log { core, patience }, clock));
         Proposer { queue, patience }
     }
 
@@ -93,6 +98,11 @@ impl Collected {
         self.proposals.push(next);
     }
 
+    fn encode(&self, at: Timestamp) -> Encoded {
+        let parts = self.proposals.iter().map(|proposal| &proposal.encoded[..]);
+        Encoded(convert::join_commands(at, parts))
+    }
+
     fn fail(self, error: &ProposeError) {
         for proposal in self.proposals {
             let _ = proposal.answer.send(Err(error.clone()));
@@ -109,7 +119,7 @@ impl Collected {
     }
 }
 
-async fn collect(mut inbox: mpsc::Receiver<Proposal>, core: Core, clock: Clock) {
+async fn collect(mut inbox: mpsc::Receiver<Proposal>, log: Log, clock: Clock) {
     let room = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut held = None;
     loop {
@@ -133,31 +143,71 @@ async fn collect(mut inbox: mpsc::Receiver<Proposal>, core: Core, clock: Clock) 
             }
             collected.push(next);
         }
-        write(&core, collected, (clock)(), permit).await;
+        let batch = collected.encode((clock)());
+        // Handed in here, one after the other, so that batches stay in order.
+        let answer = log.hand_in(batch.clone(), collected.fence.as_ref()).await;
+        tokio::spawn(settle(log.clone(), batch, collected, answer, permit));
     }
 }
 
-async fn write(core: &Core, collected: Collected, at: Timestamp, permit: OwnedSemaphorePermit) {
-    let parts = collected.proposals.iter().map(|proposal| &proposal.encoded[..]);
-    let batch = Encoded(convert::join_commands(at, parts));
-    let (responder, done) = ProgressResponder::<Types, _>::complete_only();
-    let mut request = core.write(batch).responder(responder);
-    if let Some(fence) = &collected.fence {
-        request = request.with_leader(fence.term);
-    }
-    // Only handed to the core here, so that batches stay in order.
-    if request.await.is_err() {
-        return collected.fail(&ProposeError::Shutdown);
-    }
-    tokio::spawn(async move {
-        let result: Option<ClientWriteResult<Types>> = done.await.ok();
-        drop(permit);
-        match result {
-            Some(Ok(written)) => collected.settle(written.data.0),
-            Some(Err(error)) => collected.fail(&refusal(error)),
-            None => collected.fail(&ProposeError::Unknown),
+/// Where batches go.
+#[derive(Clone)]
+struct Log {
+    core: Core,
+    patience: Duration,
+}
+
+type Written = Result<oneshot::Receiver<ClientWriteResult<Types>>, ProposeError>;
+
+impl Log {
+    async fn hand_in(&self, batch: Encoded, fence: Option<&Fence>) -> Written {
+        let (responder, done) = ProgressResponder::<Types, _>::complete_only();
+        let mut request = self.core.write(batch).responder(responder);
+        if let Some(fence) = fence {
+            request = request.with_leader(fence.term);
         }
-    });
+        request.await.map_err(|_| ProposeError::Shutdown)?;
+        Ok(done)
+    }
+}
+
+/// Waits for the batch to be applied, and tells everyone. What was turned away only for a moment is handed in again.
+async fn settle(
+    log: Log,
+    batch: Encoded,
+    collected: Collected,
+    mut answer: Written,
+    permit: OwnedSemaphorePermit,
+) {
+    let deadline = Instant::now() + log.patience;
+    loop {
+        let done = match answer {
+            Ok(done) => done,
+            Err(error) => return collected.fail(&error),
+        };
+        match done.await {
+            Ok(Ok(written)) => {
+                drop(permit);
+                return collected.settle(written.data.0);
+            }
+            Ok(Err(ClientWriteError::ForwardToLeader(forward)))
+                if is_momentary(&forward) && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(MOMENT).await;
+                answer = log.hand_in(batch.clone(), collected.fence.as_ref()).await;
+            }
+            Ok(Err(error)) => return collected.fail(&refusal(error)),
+            Err(_) => return collected.fail(&ProposeError::Unknown),
+        }
+    }
+}
+
+/// It leads, but can not prove it just now, or is about to hand over.
+pub(super) fn is_momentary(forward: &ForwardToLeader<Types>) -> bool {
+    match forward.reason {
+        ForwardReason::LeaseExpired | ForwardReason::LeadershipTransfer => true,
+        ForwardReason::NotLeader => false,
+    }
 }
 
 fn refusal(error: ClientWriteError<Types>) -> ProposeError {

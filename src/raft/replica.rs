@@ -18,7 +18,7 @@ use crate::raft::{
     error::Fatal,
     formation::Formation,
     log_storage::LogStorage,
-    members::{matched, voters},
+    members::{keep_log_short, matched, voters},
     network::{Identity, Network, PeerService},
     proposer::Proposer,
     state_machine::{Shared, StateMachine},
@@ -229,7 +229,7 @@ async fn start(
         .name(String::from("watchdog"))
         .spawn(move || watchdog::watch(watched.0, watched.1, watched.2, watched.3))
         .map_err(|error| OpenError::Start(error.to_string()))?;
-    Ok(Arc::new(Replica {
+    let replica = Arc::new(Replica {
         id: config.node_id,
         proposer: Proposer::start(core.clone(), config.clock, config.patience),
         core,
@@ -246,7 +246,9 @@ async fn start(
         state_machine,
         alarm,
         runtime,
-    }))
+    });
+    tokio::spawn(keep_log_short(Arc::downgrade(&replica), config.longest_log));
+    Ok(replica)
 }
 
 fn core_config(config: &Config) -> Result<openraft::Config, OpenError> {

@@ -140,13 +140,12 @@ impl Shared {
 
 impl Stored {
     fn of(applied: &Applied) -> Result<Self, store::Error> {
-        let membership =
-            wire::decode_stored_membership(&applied.membership).map_err(|fault| {
-                store::Error::Corrupt {
-                    path: "state.db".into(),
-                    record: format!("the membership: {fault}"),
-                }
-            })?;
+        let membership = wire::decode_stored_membership(&applied.membership).map_err(|fault| {
+            store::Error::Corrupt {
+                path: "state.db".into(),
+                record: format!("the membership: {fault}"),
+            }
+        })?;
         Ok(Stored {
             applied: applied.position.map(wire::from_position),
             membership,
@@ -199,12 +198,11 @@ impl Applier {
         let index = entry.log_id.index;
         let (batch, encoded) = match &entry.payload {
             EntryPayload::Normal(Encoded(bytes)) => {
-                let batch = convert::decode_batch(bytes).map_err(|fault| {
-                    store::Error::Corrupt {
+                let batch =
+                    convert::decode_batch(bytes).map_err(|fault| store::Error::Corrupt {
                         path: "log.db".into(),
                         record: format!("entry {index}: {fault}"),
-                    }
-                })?;
+                    })?;
                 (Some(batch), &bytes[..])
             }
             EntryPayload::Membership(membership) => {
@@ -313,7 +311,8 @@ impl RaftStateMachine<Types> for StateMachine {
     ) -> Result<(), io::Error> {
         let found = snapshot.applied().position.map(wire::from_position);
         if found != meta.last_log_id {
-            let message = format!("a snapshot at {found:?} was announced as {:?}", meta.last_log_id);
+            let message =
+                format!("a snapshot at {found:?} was announced as {:?}", meta.last_log_id);
             return Err(io::Error::other(message));
         }
         let file = self.incoming();

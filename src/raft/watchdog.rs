@@ -64,7 +64,8 @@ pub fn watch(core: Core, runtime: Handle, patience: Duration, alarm: Alarm) {
                 continue;
             }
             Ok(Err(CoreFatal::StorageError(error))) => {
-                return alarm.raise(Fatal { exit_code: Fatal::STORAGE, message: error.to_string() });
+                return alarm
+                    .raise(Fatal { exit_code: Fatal::STORAGE, message: error.to_string() });
             }
             Ok(Err(error @ (CoreFatal::Panicked | CoreFatal::Stopped))) => {
                 format!("the replication core has ended: {error}")

@@ -206,16 +206,15 @@ fn decode_entry(entry: proto::LogEntry) -> Result<Entry, Malformed> {
     let payload = match entry.payload.ok_or(Malformed::Missing("entry.payload"))? {
         Payload::Blank(proto::log_entry::Blank {}) => EntryPayload::Blank,
         Payload::Batch(batch) => EntryPayload::Normal(Encoded(batch)),
-        Payload::Membership(membership) => {
-            EntryPayload::Membership(decode_membership(membership)?)
-        }
+        Payload::Membership(membership) => EntryPayload::Membership(decode_membership(membership)?),
     };
     let id = entry.id.ok_or(Malformed::Missing("entry.id"))?;
     Ok(Entry { log_id: decode_log_id(id), payload })
 }
 
 fn encode_membership(membership: &Membership) -> proto::Membership {
-    let voters = |ids: &std::collections::BTreeSet<u64>| Voters { ids: ids.iter().copied().collect() };
+    let voters =
+        |ids: &std::collections::BTreeSet<u64>| Voters { ids: ids.iter().copied().collect() };
     proto::Membership {
         configs: membership.get_joint_config().iter().map(voters).collect(),
         addresses: membership.nodes().map(|(id, node)| (*id, node.addr.clone())).collect(),
@@ -227,8 +226,10 @@ fn decode_membership(membership: proto::Membership) -> Result<Membership, Malfor
         membership.configs.into_iter().map(|voters| voters.ids.into_iter().collect()).collect();
     let nodes: BTreeMap<u64, BasicNode> =
         membership.addresses.into_iter().map(|(id, addr)| (id, BasicNode { addr })).collect();
-    Membership::new(configs, nodes)
-        .map_err(|_| Malformed::Invalid { field: "membership", problem: "without a voter's address" })
+    Membership::new(configs, nodes).map_err(|_| Malformed::Invalid {
+        field: "membership",
+        problem: "without a voter's address",
+    })
 }
 
 fn stored_membership(membership: &StoredMembership) -> proto::StoredMembership {

@@ -7,6 +7,7 @@ mod tries;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+use prost::Message;
 use tonic::{Request, Response, Status};
 
 use self::{
@@ -17,12 +18,13 @@ use self::{
 use crate::model::{Explanation, JobId, Queue, UserName};
 use crate::rpc::{
     api::{
-        Answer, Api, ApiError, ClusterView, Consistency, GpuView, JobAction, JobDetail, JobFilter,
-        JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView, SubmitRequest,
-        Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction, WorkerView,
+        Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
+        JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView,
+        SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction,
+        WorkerView,
     },
-    convert::Malformed,
-    transport,
+    convert::{self, Malformed},
+    transport::{self, MESSAGE_LIMIT},
 };
 
 #[derive(Clone)]
@@ -76,14 +78,25 @@ impl Client {
         method: impl Fn(Stub, Request<Q>) -> F + Send + Sync + 'static,
     ) -> Answer<A>
     where
-        Q: From<M> + Clone + Send + Sync + 'static,
+        Q: From<M> + Message + Clone + Send + Sync + 'static,
         P: Send + 'static,
         A: TryFrom<P, Error = Malformed> + Send + 'static,
         F: Future<Output = Result<Response<P>, Status>> + Send + 'static,
     {
         let asker = self.asker.clone();
         let question = Q::from(question);
-        Box::pin(async move { asker.ask(&question, Duration::ZERO, method).await })
+        Box::pin(async move {
+            check_size(&question)?;
+            asker.ask(&question, Duration::ZERO, method).await
+        })
+    }
+}
+
+/// The server would refuse it too, but only after it has travelled.
+fn check_size(question: &impl Message) -> Result<(), ApiError> {
+    match question.encoded_len() {
+        ..=MESSAGE_LIMIT => Ok(()),
+        length => Err(ApiError::new(ErrorKind::Invalid, convert::too_large(length, MESSAGE_LIMIT))),
     }
 }
 

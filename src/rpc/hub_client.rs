@@ -2,7 +2,11 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use futures::{Stream, StreamExt, future, stream, stream::BoxStream};
+use futures::{
+    Stream, StreamExt,
+    future::{self, BoxFuture},
+    stream::{self, BoxStream},
+};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
@@ -53,9 +57,8 @@ impl HubClient {
         let connecting =
             async { endpoint.connect().await.map_err(|error| Status::from_error(Box::new(error))) };
         let channel = within(DIAL_TIMEOUT, address, connecting).await?;
-        let stub = proto::hub_client::HubClient::new(channel)
-            .max_decoding_message_size(MESSAGE_LIMIT)
-            .max_encoding_message_size(MESSAGE_LIMIT);
+        let stub =
+            proto::hub_client::HubClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
         Ok(HubClient { address: address.to_owned(), bearer, stub })
     }
 
@@ -92,17 +95,19 @@ impl HubClient {
     ///
     /// # Errors
     /// The connection broke, or the controller does not know this stream (any more).
-    pub async fn upload_log(
+    pub fn upload_log(
         &self,
         stream: u64,
         chunks: impl Stream<Item = Result<LogChunk, ApiError>> + Send + 'static,
-    ) -> Result<(), ApiError> {
+    ) -> BoxFuture<'static, Result<(), ApiError>> {
         let first = proto::LogUpload { kind: Some(log_upload::Kind::Stream(stream)) };
-        let messages =
-            stream::once(future::ready(first)).chain(until_error(chunks).map(convert::upload_out));
-        let mut stub = self.stub.clone();
-        let sent = stub.upload_log(self.request(messages)).await;
-        sent.map(drop).map_err(|status| broken(&self.address, &status))
+        let rest = until_error(chunks).map(convert::upload_out);
+        let upload = self.request(stream::once(future::ready(first)).chain(rest));
+        let (address, mut stub) = (self.address.clone(), self.stub.clone());
+        Box::pin(async move {
+            let sent = stub.upload_log(upload).await;
+            sent.map(drop).map_err(|status| broken(&address, &status))
+        })
     }
 
     fn request<T>(&self, message: T) -> Request<T> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, future};
+use futures::{Stream, StreamExt, stream};
 use tonic::{
     metadata::{Ascii, MetadataValue},
     transport::Endpoint,
@@ -63,11 +63,13 @@ pub(super) fn bearer(token: &str) -> Result<MetadataValue<Ascii>, ApiError> {
 }
 
 /// Ends with the first error: what comes after it on the same stream cannot be trusted.
-pub(super) fn until_error<T>(
-    stream: impl Stream<Item = Result<T, ApiError>>,
-) -> impl Stream<Item = Result<T, ApiError>> {
-    stream.scan(false, |failed, item| {
-        let over = std::mem::replace(failed, item.is_err());
-        future::ready((!over).then_some(item))
+pub(super) fn until_error<T: Send + 'static>(
+    stream: impl Stream<Item = Result<T, ApiError>> + Send + 'static,
+) -> impl Stream<Item = Result<T, ApiError>> + Send + 'static {
+    stream::unfold(Some(Box::pin(stream)), |stream| async {
+        let mut stream = stream?;
+        let item = stream.next().await?;
+        let rest = item.is_ok().then_some(stream);
+        Some((item, rest))
     })
 }

@@ -15,7 +15,7 @@ mod round;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::explain::{explain, infeasible};
-pub use self::reason::{Reasons, reason_of};
+pub use self::reason::Reasons;
 use self::round::Round;
 use crate::{
     model::{AttemptId, JobId, Millis, Placement, Timestamp, WaitReason, WorkerId},

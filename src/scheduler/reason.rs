@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use crate::{
-    model::{Job, JobId, TaskState, WaitReason},
+    model::{Job, JobId, TaskState, Timestamp, WaitReason},
     scheduler::{Reserved, View, round::Round},
     state::State,
 };
@@ -28,6 +28,10 @@ struct Found {
 impl<'a> Reasons<'a> {
     pub fn new(state: &'a State, view: &'a View) -> Self {
         Reasons { state, view, found: OnceCell::new() }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.view.now
     }
 
     /// Why tasks of `id` are not running; `None` when all that are not over run.
@@ -74,11 +78,6 @@ impl<'a> Reasons<'a> {
             | TaskState::Cancelled => None,
         }
     }
-}
-
-/// Why tasks of `job` are not running. Whoever asks for many jobs at a time asks [`Reasons`].
-pub fn reason_of(state: &State, view: &View, job: JobId) -> Option<WaitReason> {
-    Reasons::new(state, view).of(job)
 }
 
 impl WaitReason {

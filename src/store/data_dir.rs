@@ -74,7 +74,12 @@ impl DataDir {
             }
         }
         let clean = fs::remove_file(path.join(CLEAN)).is_ok();
-        Ok(DataDir { path: path.to_owned(), identity: Mutex::new(identity), clean, lock: Mutex::new(Some(lock)) })
+        Ok(DataDir {
+            path: path.to_owned(),
+            identity: Mutex::new(identity),
+            clean,
+            lock: Mutex::new(Some(lock)),
+        })
     }
 
     pub fn path(&self) -> &Path {

@@ -223,7 +223,10 @@ impl Asked {
             params![job.0 as i64, after, query.index, as_json(&states), query.limit],
         )?;
         // Indices were written as u32.
-        Ok(rows.into_iter().map(|(index, task)| (TaskId { job, index: index as u32 }, task)).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(index, task)| (TaskId { job, index: index as u32 }, task))
+            .collect())
     }
 
     fn list<T: DeserializeOwned>(

@@ -47,9 +47,8 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<Loaded, Error
 pub(super) fn applied(connection: &Connection, path: &Path) -> Result<Applied, Error> {
     let term: Option<i64> = meta(connection, path, "applied_term")?;
     let index: Option<i64> = meta(connection, path, "applied_index")?;
-    let position = term
-        .zip(index)
-        .map(|(term, index)| Position { term: term as u64, index: index as u64 });
+    let position =
+        term.zip(index).map(|(term, index)| Position { term: term as u64, index: index as u64 });
     let hash: Option<[u8; 32]> = meta(connection, path, "state_hash")?;
     Ok(Applied {
         position,

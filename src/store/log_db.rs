@@ -241,7 +241,9 @@ impl Writer {
             let written = self.write(writes, hinted);
             hinted = false;
             for done in waiting {
-                done(written.as_ref().copied().map_err(|error| io::Error::other(error.to_string())));
+                done(
+                    written.as_ref().copied().map_err(|error| io::Error::other(error.to_string())),
+                );
             }
             if let Err(error) = written {
                 // Nothing may be written after a failure: the next fsync could report success for what was lost.
@@ -378,8 +380,7 @@ fn read_head(connection: &Connection, path: &Path) -> Result<LogHead, Error> {
         let vote = number(row, 0)?.zip(number(row, 1)?);
         let committed = row.get::<_, Option<bool>>(2)?.unwrap_or_default();
         let vote = vote.map(|(term, node)| Vote { term, node, committed });
-        let head =
-            LogHead { vote, purged: position(row, 3, 4)?, committed: position(row, 5, 6)? };
+        let head = LogHead { vote, purged: position(row, 3, 4)?, committed: position(row, 5, 6)? };
         Ok((head, row.get::<_, i64>(7)?))
     });
     match read.optional().map_err(Error::sqlite("read", path))? {

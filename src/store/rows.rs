@@ -79,7 +79,10 @@ impl Rows {
             tasks: rows(&state.tasks, changes.tasks, |task| task_columns(state, task)),
             workers: rows(&state.workers, changes.workers, worker_columns),
             queues: rows(&state.queues, changes.queues, Queue::clone),
-            keys: rows(&state.keys, changes.keys, |key| KeyColumns { job: key.job, used_at: key.at }),
+            keys: rows(&state.keys, changes.keys, |key| KeyColumns {
+                job: key.job,
+                used_at: key.at,
+            }),
         }
     }
 
@@ -223,7 +226,8 @@ impl Rows {
             "INSERT OR REPLACE INTO idempotency_keys (key, job, used_at, archived, body) \
              VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        let mut delete = connection.prepare_cached("DELETE FROM idempotency_keys WHERE key = ?1")?;
+        let mut delete =
+            connection.prepare_cached("DELETE FROM idempotency_keys WHERE key = ?1")?;
         for (key, row) in &self.keys {
             match row {
                 Row::Delete => delete.execute([key.as_str()])?,
@@ -357,4 +361,3 @@ fn shown(at: Timestamp) -> String {
     // Out of the calendar's range: the number itself.
     instant.map_or_else(|| at.0.to_string(), |instant| instant.to_string())
 }
-

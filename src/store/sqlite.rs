@@ -94,7 +94,5 @@ fn version(connection: &Connection, path: &Path) -> Result<i64, Error> {
 }
 
 fn pragma(connection: &Connection, path: &Path, name: &str) -> Result<i64, Error> {
-    connection
-        .pragma_query_value(None, name, |row| row.get(0))
-        .map_err(Error::sqlite("open", path))
+    connection.pragma_query_value(None, name, |row| row.get(0)).map_err(Error::sqlite("open", path))
 }

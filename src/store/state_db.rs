@@ -78,11 +78,7 @@ impl StateDb {
         Ok((db, loaded))
     }
 
-    fn open_file(
-        files: StateFiles,
-        path: &Path,
-        check: bool,
-    ) -> Result<(StateDb, Loaded), Error> {
+    fn open_file(files: StateFiles, path: &Path, check: bool) -> Result<(StateDb, Loaded), Error> {
         let connection = sqlite::open(path, &STATE, PRAGMAS)?;
         if check {
             sqlite::quick_check(&connection, path)?;
@@ -254,11 +250,9 @@ fn verify(file: &Path, cluster_id: Option<&str>) -> Result<(), Error> {
     sqlite::quick_check(&connection, file)?;
     let found = load::applied(&connection, file)?.cluster_id;
     match (found, cluster_id) {
-        (Some(found), Some(expected)) if found != expected => Err(Error::OtherCluster {
-            path: file.to_owned(),
-            found,
-            expected: expected.to_owned(),
-        }),
+        (Some(found), Some(expected)) if found != expected => {
+            Err(Error::OtherCluster { path: file.to_owned(), found, expected: expected.to_owned() })
+        }
         _ => Ok(()),
     }
 }

@@ -44,8 +44,6 @@ pub struct Agent {
     contact: Contact,
     attempts: BTreeMap<AttemptId, Entry>,
     orders: Vec<Order>,
-    /// The longest that a stop for lost contact may take: the controllers wait only so much longer.
-    lost_grace: Millis,
     /// Something is not yet reported.
     dirty: bool,
 }
@@ -97,7 +95,6 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         supervisor,
         contact,
         orders: Vec::new(),
-        lost_grace: Millis(0),
         dirty: true,
     };
     let result = agent.serve(&mut events, &shutdown).await;
@@ -244,7 +241,6 @@ impl Agent {
         let hub = session.hub;
         info!(worker = %welcome.worker, cluster = welcome.cluster_id, term = welcome.term, "joined");
         self.join(&welcome)?;
-        self.lost_grace = Millis(welcome.lease.0 / 2);
         let lease = welcome.lease.to_duration();
         let mut tick = tokio::time::interval(lease / REPORTS_PER_LEASE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -398,7 +394,7 @@ impl Agent {
                 },
                 stop_signal: spec.stop.signal,
                 grace: spec.stop.grace,
-                lost_grace: spec.stop.grace.min(self.lost_grace),
+                lost_grace: spec.stop.grace.min(LostAfter::GRACE),
                 log: self.config.log_limit,
             },
             rank: None,

@@ -2,4 +2,5 @@
 
 mod cluster;
 mod lab;
+mod refusals;
 mod supervision;

@@ -235,6 +235,7 @@ fn stop_attempts(layout: &Layout, name: &str) {
         Command::new(program)
             .args(["worker", "stop-all", "--data-dir"])
             .arg(&dir)
+            .env("DRIGS_LOG", "warn")
             .stdin(Stdio::null())
             .status()
     });

@@ -147,6 +147,10 @@ impl Draft {
             ));
         };
         command.extend(self.args.unwrap_or_default());
+        if self.image.is_none() && !self.volumes.is_empty() {
+            let place = place_of(&self.places, "volumes");
+            return Err(place.fault("is for containers, but no image is named"));
+        }
         let container = self.image.map(|image| Container { image, volumes: self.volumes });
         let default_backend = if container.is_some() { Backend::Docker } else { Backend::Native };
         let world_size = gpus.count.max(1).saturating_mul(layout_nodes(layout));

@@ -82,7 +82,7 @@ const RESOURCES: &[Key] = &[
 ];
 
 const EXECUTION: &[Key] = &[
-    ("backend", "backend", |draft, it| set(&mut draft.backend, it.parse(value::backend))),
+    ("backend", "container", |draft, it| set(&mut draft.backend, it.parse(value::backend))),
     ("entrypoint", "command", entrypoint),
     ("args", "args", |draft, it| set(&mut draft.args, it.texts())),
     ("env", "env", |draft, it| Ok(draft.env = it.pairs()?)),
@@ -271,21 +271,15 @@ impl Node {
 }
 
 fn unknown(name: &str, place: &Place, keys: &[Key]) -> Fault {
-    let known = keys.iter().map(|(key, ..)| *key);
-    if let Some(nearest) = nearest(name, known.clone()) {
-        return place.fault(format!("unknown key `{name}`; did you mean `{nearest}`?"));
-    }
     let elsewhere = SECTIONS.iter().find(|(_, keys)| keys.iter().any(|(key, ..)| *key == name));
-    match elsewhere {
-        Some(("", _)) => place.fault(format!("unknown key `{name}` here; it belongs at the top")),
-        Some((section, _)) => {
-            place.fault(format!("unknown key `{name}` here; it belongs under `{section}`"))
-        }
-        None => {
-            let all: Vec<&str> = known.collect();
-            place.fault(format!("unknown key `{name}`; known here: {}", all.join(", ")))
-        }
-    }
+    let known = keys.iter().map(|(key, ..)| *key);
+    let advice = match (elsewhere, nearest(name, known.clone())) {
+        (Some(("", _)), _) => String::from(" here; it belongs at the top"),
+        (Some((section, _)), _) => format!(" here; it belongs under `{section}`"),
+        (None, Some(nearest)) => format!("; did you mean `{nearest}`?"),
+        (None, None) => format!("; known here: {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    place.fault(format!("unknown key `{name}`{advice}"))
 }
 
 /// To tell where a misplaced key belongs.

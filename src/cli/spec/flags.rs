@@ -279,5 +279,6 @@ pub fn condensed(error: &clap::Error) -> String {
         false => first,
     };
     let tips = rendered.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
+    let tips = tips.filter(|tip| !tip.starts_with("to pass"));
     tips.fold(first, |all, tip| format!("{all}; {tip}"))
 }

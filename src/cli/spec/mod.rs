@@ -63,10 +63,14 @@ impl fmt::Display for Place {
 
 /// The known word that is close enough to `word` to have been meant.
 fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |candidate: &str| strsim::damerau_levenshtein(word, candidate);
     known
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, candidate)| candidate)
+        .map(|candidate| (distance(candidate), candidate.len().abs_diff(word.len()), candidate))
+        .filter(|(distance, _, candidate)| *distance <= 1 + candidate.len() / 4)
+        .min_by_key(|(distance, length, _)| (*distance, *length))
+        .map(|(.., candidate)| candidate)
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,9 @@ pub fn parse_error(file: &str, error: &serde_saphyr::Error) -> Fault {
 fn message_of(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let line = text.lines().next().unwrap_or_default();
-    let end = line.find(" at line ").unwrap_or(line.len());
+    // Neither the place nor advice to programmers.
+    let end = [" at line ", ", set DuplicateKeyPolicy"].iter().filter_map(|it| line.find(it)).min();
+    let end = end.unwrap_or(line.len());
     let line = line[..end].trim_end_matches([',', ':', ' ']);
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }

@@ -1,11 +1,6 @@
 //! How this controller speaks to another one.
 
-use std::{
-    future::Future,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _, stream};
 use openraft::{
@@ -84,8 +79,9 @@ impl Network {
     /// # Errors
     /// When it is no address at all.
     pub fn peer(&self, id: NodeId, address: &str) -> Result<Peer, PeerError> {
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .map_err(|_| PeerError::Address(format!("`{address}` is not an address (such as host:7070)")))?;
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
+            PeerError::Address(format!("`{address}` is not an address (such as host:7070)"))
+        })?;
         Ok(self.connect(id, endpoint))
     }
 
@@ -180,7 +176,8 @@ impl Peer {
             return Err(StreamingError::Network(NetworkError::from_string(error.to_string())));
         }
         let answer = answer.map_err(|status| StreamingError::from(failed(status)))?.into_inner();
-        let vote = wire::decode_vote(answer.vote).map_err(|it| StreamingError::from(malformed(it)))?;
+        let vote =
+            wire::decode_vote(answer.vote).map_err(|it| StreamingError::from(malformed(it)))?;
         Ok(SnapshotResponse::new(vote))
     }
 }

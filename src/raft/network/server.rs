@@ -61,7 +61,8 @@ impl PeerService {
         let mut joiner = Joiner::create(file)?;
         loop {
             let message = tokio::time::timeout(PIECE_PATIENCE, pieces.message()).await;
-            let message = message.map_err(|_| Status::deadline_exceeded("the sender stalled"))??;
+            let message =
+                message.map_err(|_| Status::deadline_exceeded("the sender stalled"))??;
             let piece = message.and_then(|message| message.piece);
             match piece.ok_or_else(|| Status::data_loss("the snapshot is not complete"))? {
                 Piece::Header(_) => return Err(Status::invalid_argument("a second header")),
@@ -164,9 +165,10 @@ impl Peer for PeerService {
             .map(|request| wire::decode_append(request.ok()?).ok())
             .take_while(|request| std::future::ready(request.is_some()))
             .filter_map(std::future::ready);
-        let answers = self.core.stream_append(entries).map(|answer| {
-            answer.map(wire::encode_append_result).map_err(stopped)
-        });
+        let answers = self
+            .core
+            .stream_append(entries)
+            .map(|answer| answer.map(wire::encode_append_result).map_err(stopped));
         Ok(Response::new(Box::pin(answers)))
     }
 

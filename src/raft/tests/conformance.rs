@@ -11,12 +11,14 @@ use crate::store::DataDir;
 struct Builder;
 
 impl StoreBuilder<Types, LogStorage, StateMachine, TempDir> for Builder {
-    async fn build(&self) -> Result<(TempDir, LogStorage, StateMachine), std::io::Error> {
-        let temporary = tempfile::tempdir()?;
-        let dir = Arc::new(DataDir::open(temporary.path(), 0)?);
-        let log = LogStorage::open(&dir.log(), Arc::new(|error| panic!("{error}")))?;
+    async fn build(
+        &self,
+    ) -> Result<(TempDir, LogStorage, StateMachine), openraft::StorageError<Types>> {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = Arc::new(DataDir::open(temporary.path(), 0).unwrap());
+        let log = LogStorage::open(&dir.log(), Arc::new(|error| panic!("{error}"))).unwrap();
         let (state_machine, _) =
-            StateMachine::open(dir, Arc::new(|fatal| panic!("{}", fatal.message)))?;
+            StateMachine::open(dir, Arc::new(|fatal| panic!("{}", fatal.message))).unwrap();
         Ok((temporary, log, state_machine))
     }
 }

@@ -36,7 +36,7 @@ pub struct Cluster {
     pub tune: fn(&mut Config),
 }
 
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Cluster {
     /// Reserves addresses for controllers 1 to `size`, and starts none.
@@ -84,6 +84,10 @@ impl Cluster {
             self.peers.clone(),
             Some(String::from("one token for all")),
         );
+        // Wide enough for a machine on which many tests run at one time.
+        config.heartbeat = Duration::from_millis(100);
+        config.election_min = Duration::from_millis(500);
+        config.election_max = Duration::from_millis(1000);
         config.on_fatal = Arc::new(move |fatal| fatals.lock().unwrap().push(fatal));
         (self.tune)(&mut config);
         config

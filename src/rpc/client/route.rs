@@ -93,9 +93,7 @@ impl Search {
         let address = self.addresses.pop_front().ok_or_else(unknown)?;
         let endpoint = transport::endpoint(&address.to_string()).map_err(Miss::Final)?;
         self.lines += 1;
-        let stub = Stub::new(endpoint.connect_lazy())
-            .max_decoding_message_size(MESSAGE_LIMIT)
-            .max_encoding_message_size(MESSAGE_LIMIT);
+        let stub = Stub::new(endpoint.connect_lazy()).max_decoding_message_size(MESSAGE_LIMIT);
         Ok(Line { number: self.lines, address: label(&self.name, address), stub })
     }
 }

@@ -1,6 +1,6 @@
 //! Why a request was not carried out, as a gRPC status and as a message.
 
-use std::io;
+use std::{fmt, io};
 
 use tonic::{Code, Status, metadata::MetadataValue};
 
@@ -38,7 +38,7 @@ pub(crate) fn from_status(status: &Status) -> Failure {
     }
     match status.code() {
         // tonic's own word, of either end, on a message over the limit.
-        Code::OutOfRange => error(ErrorKind::Invalid, &too_large(status.message())),
+        Code::OutOfRange => error(ErrorKind::Invalid, &reworded(status.message())),
         Code::Unimplemented => error(
             ErrorKind::Invalid,
             "the controller does not know this call: it is older than this program, or no DRIGS controller",
@@ -86,13 +86,17 @@ fn cut(message: &str) -> String {
     format!("{}…", &message[..message.floor_char_boundary(LONGEST_MESSAGE)])
 }
 
+pub(crate) fn too_large(length: impl fmt::Display, limit: impl fmt::Display) -> String {
+    format!("the message has {length} bytes; at most {limit} may travel")
+}
+
 /// Out of `Error, decoded message length too large: found 17 bytes, the limit is: 16 bytes`.
-fn too_large(message: &str) -> String {
+fn reworded(message: &str) -> String {
     let numbers: Vec<&str> =
         message.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty()).collect();
     match numbers[..] {
-        [found, limit] => format!("the message has {found} bytes; at most {limit} may travel"),
-        _ => format!("the message is too large: {message}"),
+        [length, limit] => too_large(length, limit),
+        _ => message.to_owned(),
     }
 }
 

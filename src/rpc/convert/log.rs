@@ -253,3 +253,7 @@ impl TryFrom<wire::RegisterWorker> for RegisterWorker {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

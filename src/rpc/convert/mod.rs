@@ -13,7 +13,7 @@ mod session;
 mod spec;
 mod worker;
 
-pub(crate) use self::failure::{Failure, from_status, to_status};
+pub(crate) use self::failure::{Failure, from_status, to_status, too_large};
 pub(crate) use self::log::{decode_batch, encode_commands, join_commands};
 pub(crate) use self::orders::{Decoder, Encoder};
 pub(crate) use self::session::{upload_in, upload_out};
@@ -93,3 +93,6 @@ macro_rules! same_variants {
     };
 }
 use same_variants;
+
+#[cfg(test)]
+mod tests;

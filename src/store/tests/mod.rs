@@ -1,0 +1,4 @@
+mod commands;
+mod data_dir;
+mod log;
+mod state;

@@ -20,6 +20,9 @@ pub struct Launch {
     /// The whole environment; nothing is added.
     pub env: BTreeMap<String, String>,
     pub working_dir: String,
+    /// Entered instead where it exists on this machine: there need not be a shared filesystem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferred_dir: Option<String>,
     pub umask: u32,
     pub time_limit: Option<Millis>,
     /// How long it may run on without word from a leader; `None` for ever.

@@ -19,6 +19,7 @@ fn launch(job: u64) -> Launch {
         argv: vec!["true".to_owned()],
         env: BTreeMap::new(),
         working_dir: "/".to_owned(),
+        preferred_dir: None,
         umask: 0o022,
         time_limit: Some(Millis(1000)),
         lost_after: None,

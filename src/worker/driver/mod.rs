@@ -16,7 +16,7 @@ pub struct Work {
     pub argv: Vec<String>,
     /// The user's own; what DRIGS sets wins.
     pub env: BTreeMap<String, String>,
-    /// The user's home when not given.
+    /// When not given: where the job was submitted, if that exists here, or else the user's home.
     pub working_dir: Option<String>,
     /// UUIDs, in the order in which the job shall number them.
     pub gpus: Vec<String>,

@@ -14,6 +14,8 @@ use crate::worker::{
 const INHERITED: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"];
 const UMASK: u32 = 0o022;
+/// Where the client stood. A job that names no working directory starts there, where that exists.
+const SUBMIT_DIR: &str = "DRIGS_SUBMIT_DIR";
 
 /// What the shim is to do for `work`, with the agent's own environment and a nonce made now.
 pub fn launch(work: &Work) -> Launch {
@@ -32,11 +34,13 @@ fn launch_with(
 ) -> Launch {
     let env = environment(work, inherited, &nonce);
     let home = || env.get("HOME").map_or("/", String::as_str).to_owned();
+    let submitted_from = work.env.get(SUBMIT_DIR).filter(|_| work.working_dir.is_none());
     Launch {
         attempt: work.attempt,
         nonce,
         argv: work.argv.clone(),
         working_dir: work.working_dir.clone().unwrap_or_else(home),
+        preferred_dir: submitted_from.cloned(),
         env,
         umask: UMASK,
         time_limit: work.limits.time,
@@ -58,7 +62,8 @@ fn environment(
     let mut env: BTreeMap<String, String> =
         inherited.filter(|(name, _)| may_be_inherited(name)).collect();
     env.insert("OMP_NUM_THREADS".to_owned(), (work.cpus.0 / 1000).max(1).to_string());
-    let own = work.env.iter().filter(|(name, _)| !name.starts_with("DRIGS_"));
+    let is_own = |name: &str| !name.starts_with("DRIGS_") || name == SUBMIT_DIR;
+    let own = work.env.iter().filter(|(name, _)| is_own(name));
     env.extend(own.map(|(name, value)| (name.clone(), value.clone())));
     env.extend(identity(work, nonce));
     env.extend(gpus(&work.gpus));

@@ -168,6 +168,7 @@ struct Program {
     argv: Vec<CString>,
     env: Vec<CString>,
     working_dir: CString,
+    preferred_dir: Option<CString>,
 }
 
 impl Program {
@@ -195,7 +196,19 @@ impl Program {
             argv,
             env: env.collect::<Result<_, _>>()?,
             working_dir: c_string("the working directory", &launch.working_dir)?,
+            preferred_dir: launch
+                .preferred_dir
+                .as_deref()
+                .map(|dir| c_string("the working directory", dir))
+                .transpose()?,
         })
+    }
+
+    fn enter_dir(&self) -> io::Result<()> {
+        match &self.preferred_dir {
+            Some(dir) if chdir(dir.as_c_str()).is_ok() => Ok(()),
+            Some(_) | None => Ok(chdir(self.working_dir.as_c_str())?),
+        }
     }
 
     /// Like `execvp`: goes on where the command is not, and tells of a denial only if it is nowhere else.
@@ -242,8 +255,8 @@ fn take_note_of(child: Pid) {
 fn become_job(program: &Program, prepared: io::Result<()>, mut report: PipeWriter) -> ! {
     let (step, error) = match prepared {
         Err(error) => (Step::Prepare, error),
-        Ok(()) => match chdir(program.working_dir.as_c_str()) {
-            Err(error) => (Step::WorkingDir, error.into()),
+        Ok(()) => match program.enter_dir() {
+            Err(error) => (Step::WorkingDir, error),
             Ok(()) => (Step::Exec, program.exec()),
         },
     };

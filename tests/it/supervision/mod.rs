@@ -42,6 +42,7 @@ fn launch(job: u64, argv: &[&str]) -> Launch {
         argv: argv.iter().map(|word| (*word).to_owned()).collect(),
         env,
         working_dir: "/".to_owned(),
+        preferred_dir: None,
         umask: 0o022,
         time_limit: None,
         lost_after: None,

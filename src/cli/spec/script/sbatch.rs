@@ -16,13 +16,15 @@ enum Meaning {
     Gres,
     Signal,
     Export,
+    /// Some of its values mean that there is no limit.
+    Time,
     /// `COUNT`; a range asks for its least.
     Nodes,
     /// Has no meaning here, for the reason given.
     Ignored(&'static str),
 }
 
-use Meaning::{Export, Flag, Gres, Ignored, Nodes, Signal, Switch};
+use Meaning::{Export, Flag, Gres, Ignored, Nodes, Signal, Switch, Time};
 
 /// Long name, short name, meaning.
 const OPTIONS: &[(&str, char, Meaning)] = &[
@@ -35,7 +37,7 @@ const OPTIONS: &[(&str, char, Meaning)] = &[
     ("gpus-per-node", ' ', Flag("--gpus-per-node")),
     ("gres", ' ', Gres),
     ("nodes", 'N', Nodes),
-    ("time", 't', Flag("--time")),
+    ("time", 't', Time),
     ("array", 'a', Flag("--array")),
     ("dependency", 'd', Flag("--dependency")),
     ("begin", 'b', Flag("--begin")),
@@ -114,6 +116,8 @@ impl Translated {
             Flag(flag) => self.flag(flag, value),
             Switch(flag) => self.flags.push((*flag).to_owned()),
             Nodes => self.flag("--nodes", value.split('-').next().unwrap_or(value)),
+            Time if ["0", "-1", "UNLIMITED", "INFINITE"].contains(&value) => {}
+            Time => self.flag("--time", value),
             Gres => self.gres(word, value),
             Signal => self.signal(value),
             Export => self.export(value),
