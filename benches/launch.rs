@@ -33,7 +33,7 @@ async fn main() {
             let event = events.next().await.expect("the supervisor runs");
             let Event::Ended { attempt, exit } = event else { continue };
             assert_eq!(exit.ended, Ended::Exit(0));
-            supervisor.forget(attempt).await.expect("it is there");
+            supervisor.forget(vec![attempt]).await.expect("it is there");
             (ended, running) = (ended + 1, running - 1);
             break;
         }
@@ -50,7 +50,6 @@ fn launch(job: u64) -> Launch {
         argv: vec!["true".to_owned()],
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         working_dir: "/".to_owned(),
-        preferred_dir: None,
         preferred_dir: None,
         umask: 0o022,
         time_limit: Some(Millis::from_secs(60)),

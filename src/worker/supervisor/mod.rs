@@ -160,14 +160,14 @@ impl Supervisor {
         blocking(move || Ok(signal_group(&dir, &boot_id, attempt, known))).await?
     }
 
-    /// The controllers have settled this attempt: it will not be found again, only its output stays for a while.
+    /// The controllers have settled these attempts: they will not be found again, only their output stays for a while.
     ///
     /// # Errors
-    /// It cannot be put aside.
-    pub async fn forget(&self, attempt: AttemptId) -> Result<(), Error> {
-        let dir = self.dir.clone();
-        blocking(move || dir.settle(attempt)).await?;
-        self.command(Command::Forget(attempt)).await
+    /// One cannot be put aside; asking again for all of them is safe.
+    pub async fn forget(&self, attempts: Vec<AttemptId>) -> Result<(), Error> {
+        let (dir, settled) = (self.dir.clone(), attempts.clone());
+        blocking(move || settled.into_iter().try_for_each(|attempt| dir.settle(attempt))).await?;
+        self.command(Command::Forget(attempts)).await
     }
 
     /// Ends the watch, not the attempts.

@@ -37,7 +37,7 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 pub enum Command {
     Launch { wanted: Vec<AttemptId>, failed: BTreeMap<AttemptId, Exit> },
     Look(AttemptId),
-    Forget(AttemptId),
+    Forget(Vec<AttemptId>),
 }
 
 #[derive(Debug)]
@@ -130,8 +130,8 @@ impl Watcher {
                 self.ask().await;
             }
             Command::Look(attempt) => self.look(vec![attempt]).await,
-            Command::Forget(attempt) => {
-                self.attempts.remove(&attempt);
+            Command::Forget(attempts) => {
+                attempts.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
             }
         }
     }

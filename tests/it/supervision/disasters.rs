@@ -151,8 +151,8 @@ async fn an_agent_killed_while_jobs_run_and_end_finds_all_of_them_once() {
     agent.stop(2, intent(100)).await;
     assert_eq!(agent.ended(2).await.ended, Ended::Signal(15));
 
-    agent.supervisor.forget(attempt(1)).await.unwrap();
-    agent.supervisor.forget(attempt(2)).await.unwrap();
+    agent.supervisor.forget(vec![attempt(1)]).await.unwrap();
+    agent.supervisor.forget(vec![attempt(2)]).await.unwrap();
     agent.supervisor.close().await;
     assert_eq!(Agent::open(root.path()).await.found.len(), 0);
 }
@@ -217,7 +217,7 @@ async fn a_start_cut_short_by_the_agents_death_never_happens() {
 
     let mut agent = Agent::open(root.path()).await;
     assert_eq!(agent.found[0].state, FoundState::NeverStarted);
-    agent.supervisor.forget(attempt(1)).await.unwrap();
+    agent.supervisor.forget(vec![attempt(1)]).await.unwrap();
     assert_eq!(agent.run(shell(1, "exit 5")).await.ended, Ended::Exit(5));
 }
 

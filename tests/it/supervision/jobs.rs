@@ -230,9 +230,9 @@ async fn settled_attempts_are_not_found_again_and_leave_in_time() {
     for job in 1..=3 {
         agent.run(shell(job, "echo done")).await;
     }
-    agent.supervisor.forget(attempt(1)).await.unwrap();
-    agent.supervisor.forget(attempt(2)).await.unwrap();
-    agent.supervisor.forget(attempt(2)).await.unwrap();
+    agent.supervisor.forget(vec![attempt(1)]).await.unwrap();
+    agent.supervisor.forget(vec![attempt(2)]).await.unwrap();
+    agent.supervisor.forget(vec![attempt(2)]).await.unwrap();
     assert_eq!(agent.output(1), "done\n");
     agent.supervisor.close().await;
 
