@@ -68,7 +68,7 @@ enum Over {
 /// The controllers may have answered fewer reports than these; then the next one waits and carries more.
 const MOST_UNANSWERED: usize = 2;
 /// How long reports wait for each other while there is other work to do.
-const COALESCED: Duration = Duration::from_millis(20);
+const COALESCED: Duration = Duration::from_millis(40);
 /// Reports per worker's part of the lease, when nothing changes.
 const REPORTS_PER_LEASE: u32 = 8;
 /// A session that answers nothing for this part of a lease is dead.
@@ -361,7 +361,7 @@ impl Agent {
             error!(%error, "the supervisor does not start attempts");
         }
         if !settled.is_empty() {
-            self.forget(settled).await;
+            self.forget(settled);
         }
     }
 
@@ -449,11 +449,15 @@ impl Agent {
         self.dirty = true;
     }
 
-    async fn forget(&mut self, settled: Vec<AttemptId>) {
-        match self.supervisor.forget(settled.clone()).await {
-            Ok(()) => settled.iter().for_each(|attempt| drop(self.attempts.remove(attempt))),
-            Err(error) => warn!(%error, "ended attempts cannot be put aside yet"),
-        }
+    /// Nothing waits for this: what is not put aside now is found, reported and settled once more by the next agent.
+    fn forget(&mut self, settled: Vec<AttemptId>) {
+        settled.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
+        let forget = self.supervisor.forget(settled);
+        tokio::spawn(async move {
+            if let Err(error) = forget.await {
+                warn!(%error, "ended attempts cannot be put aside");
+            }
+        });
     }
 
     fn take_event(&mut self, event: Event) {
