@@ -420,10 +420,7 @@ fn flags_for_running_and_ending() {
         name = "true"
     "#]],
     );
-    flags(
-        "--volume /data:/data",
-        expect!["--volume: is for containers, but no image is named"],
-    );
+    flags("--volume /data:/data", expect!["--volume: is for containers, but no image is named"]);
     flags("--volume data", expect!["line: --volume: `data` is not HOST-PATH:CONTAINER-PATH"]);
     flags(
         "--container cuda --volume data:/data",

@@ -70,18 +70,26 @@ fn the_words_fit_together() {
 
 #[test]
 fn lists_of_jobs() {
-    shows("jobs", expect![[r#"
+    shows(
+        "jobs",
+        expect![[r#"
         ID  NAME              USER  QUEUE    STATE    TASKS  GPUS  TIME  REASON/WORKER
         16  held              ada   default  PENDING      -     0     -  HELD
         15  a-very-long-nam…  ada   default  QUEUED       -    16     -  RESOURCES
         ! (2 shown, there are more: -n raises the limit)
-    "#]]);
-    shows("jobs -a --no-header", expect![[r#"
+    "#]],
+    );
+    shows(
+        "jobs -a --no-header",
+        expect![[r#"
         16  held                            ada  default  PENDING  -   0  -  HELD
         15  a-very-long-name-of-a-job-tha…  ada  default  QUEUED   -  16  -  RESOURCES
         ! (2 shown, there are more: -n raises the limit)
-    "#]]);
-    shows("queue -o wide", expect![[r#"
+    "#]],
+    );
+    shows(
+        "queue -o wide",
+        expect![[r#"
         ID  NAME  USER  QUEU  STAT  TASK  GPUS  TIM  REA  PRI  NOD  CPU  MEM  LIM  SUB
                         E     E        S          E  SON  ORI   ES    S  ORY   IT  MIT
                                                      /WO   TY                      TED
@@ -90,8 +98,11 @@ fn lists_of_jobs() {
         16  held  ada   def…  PEN…     -     0    -  HE…    0    1    1   0B    -  10…
         15  a-v…  ada   def…  QUE…     -    16    -  RE…    5    2  1.5  64G   4h  10…
         ! (2 shown, there are more: -n raises the limit)
-    "#]]);
-    shows("jobs -o json -n 1", expect![[r#"
+    "#]],
+    );
+    shows(
+        "jobs -o json -n 1",
+        expect![[r#"
         [
           {
             "completed_at": null,
@@ -155,27 +166,42 @@ fn lists_of_jobs() {
           }
         ]
         ! (2 shown, there are more: -n raises the limit)
-    "#]]);
-    asks("jobs 3 4 -s R,pd -u eve -p night --name x -n 5 --no-header", expect![[r#"
+    "#]],
+    );
+    asks(
+        "jobs 3 4 -s R,pd -u eve -p night --name x -n 5 --no-header",
+        expect![[r#"
         16  held                            ada  default  PENDING  -   0  -  HELD
         15  a-very-long-name-of-a-job-tha…  ada  default  QUEUED   -  16  -  RESOURCES
         ! (2 shown, there are more: -n raises the limit)
         ? jobs JobFilter { ids: [JobId(3), JobId(4)], states: [Running, Pending], user: Some("eve"), queue: Some("night"), name: Some("x"), finished: false, limit: 5, before: None } Linearizable
-    "#]]);
-    shows("jobs -s gone", expect![[r#"
+    "#]],
+    );
+    shows(
+        "jobs -s gone",
+        expect![[r#"
         usage: --state: `gone` is not a state: pending, queued, scheduled, running, recovering, completed, failed or cancelled
-    "#]]);
-    shows("jobs -n 0", expect![[r#"
+    "#]],
+    );
+    shows(
+        "jobs -n 0",
+        expect![[r#"
         usage: --limit: 0 is not in 1..=10000
-    "#]]);
-    shows("jobs twelve", expect![[r#"
+    "#]],
+    );
+    shows(
+        "jobs twelve",
+        expect![[r#"
         usage: [ID]...: `twelve` is not a job id (a number such as 12)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn one_job() {
-    shows("inspect 15", expect![[r#"
+    shows(
+        "inspect 15",
+        expect![[r#"
         Job          15 (a-very-long-name-of-a-job-that-somebody-chose)
         State        QUEUED (RESOURCES; `drigs explain 15` says more)
         User         ada
@@ -186,8 +212,11 @@ fn one_job() {
         Waits for    3
         Submitted    10:00:00 (2h ago)
         Environment  HF_HOME
-    "#]]);
-    shows("inspect 14", expect![[r#"
+    "#]],
+    );
+    shows(
+        "inspect 14",
+        expect![[r#"
         Job          14 (sweep)
         State        RUNNING
         User         ada
@@ -202,8 +231,11 @@ fn one_job() {
 
         TASK  STATE    ATTEMPT  WORKER     STARTED   TIME  GPUS   END
         14.3  RUNNING        1  gpu-box-1  11:58:59  1m1s  GPU-1  -
-    "#]]);
-    shows("inspect 12", expect![[r#"
+    "#]],
+    );
+    shows(
+        "inspect 12",
+        expect![[r#"
         Job          12 (exits)
         State        FAILED (EXIT 3)
         User         ada
@@ -215,20 +247,32 @@ fn one_job() {
         Started      11:58:20 (1m40s ago)
         Ended        11:59:20 (40s ago)
         Environment  HF_HOME
-    "#]]);
-    shows("inspect 14.3", expect![[r#"
+    "#]],
+    );
+    shows(
+        "inspect 14.3",
+        expect![[r#"
         TASK  STATE    ATTEMPT  WORKER     STARTED   TIME  GPUS   END
         14.3  RUNNING        1  gpu-box-1  11:58:59  1m1s  GPU-1  -
-    "#]]);
-    shows("inspect 14_100", expect![[r#"
+    "#]],
+    );
+    shows(
+        "inspect 14_100",
+        expect![[r#"
         ! drigs: job 14 has no task 100
         exit 3
-    "#]]);
-    shows("inspect 99", expect![[r#"
+    "#]],
+    );
+    shows(
+        "inspect 99",
+        expect![[r#"
         ! drigs: no job 99; `drigs jobs -a` lists them
         exit 3
-    "#]]);
-    shows("inspect 14 -o yaml", expect![[r#"
+    "#]],
+    );
+    shows(
+        "inspect 14 -o yaml",
+        expect![[r#"
         completed_at: null
         cpus: 1
         ended: null
@@ -321,15 +365,21 @@ fn one_job() {
         - gpu-box-3
         - gpu-box-4
         - gpu-box-5
-    "#]]);
-    shows("explain 15", expect![[r#"
+    "#]],
+    );
+    shows(
+        "explain 15",
+        expect![[r#"
         job 15 is QUEUED (RESOURCES)
           It needs 8 GPUs on each of 2 workers.
           3 of 3 workers have too few free GPUs: job 14 holds 4 of gpu-box-1.
           2 jobs are served before it.
           By known time limits it starts at 12:10:00 (in 10m).
-    "#]]);
-    shows("diagnose 15 -o json", expect![[r#"
+    "#]],
+    );
+    shows(
+        "diagnose 15 -o json",
+        expect![[r#"
         {
           "ahead": 2,
           "earliest_start": "2026-01-31T12:10:00.000Z",
@@ -342,87 +392,128 @@ fn one_job() {
           "state": "QUEUED",
           "target": "job 15"
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn submissions() {
-    asks("submit -- true", expect![[r#"
+    asks(
+        "submit -- true",
+        expect![[r#"
         submitted job 12
         ? submit ["true"] as ada
-    "#]]);
-    asks("submit --parsable -u eve --strict --key k1 -- true", expect![[r#"
+    "#]],
+    );
+    asks(
+        "submit --parsable -u eve --strict --key k1 -- true",
+        expect![[r#"
         12
         ? submit ["true"] as eve strict key k1
-    "#]]);
-    asks("submit -a 0-9 -o json -- true", expect![[r#"
+    "#]],
+    );
+    asks(
+        "submit -a 0-9 -o json -- true",
+        expect![[r#"
         {
           "job_id": 12,
           "tasks": 10,
           "warnings": []
         }
         ? submit ["true"] as ada
-    "#]]);
-    asks("submit --dry-run -a 0-9 -G 101 -- true", expect![[r#"
+    "#]],
+    );
+    asks(
+        "submit --dry-run -a 0-9 -G 101 -- true",
+        expect![[r#"
         this would be taken: 10 tasks in queue default
         ! drigs: warning: no worker has 101 GPUs
         ? submit ["true"] as ada dry
-    "#]]);
-    asks("submit --wait -- sh -c 'exit 3'", expect![[r#"
+    "#]],
+    );
+    asks(
+        "submit --wait -- sh -c 'exit 3'",
+        expect![[r#"
         submitted job 12
         ! job 12 FAILED: EXIT 3
         exit 3
         ? submit ["sh", "-c", "exit 3"] as ada
         ? wait [JobId(12)]
-    "#]]);
-    shows("submit", expect![[r#"
+    "#]],
+    );
+    shows(
+        "submit",
+        expect![[r#"
         ! drigs: submit: nothing to run: give the command after `--`, a script, or a file with `execution.entrypoint`
         exit 2
-    "#]]);
-    shows("submit --key '' -- true", expect![[r#"
+    "#]],
+    );
+    shows(
+        "submit --key '' -- true",
+        expect![[r#"
         usage: --key: a key is 1 to 200 characters, without line breaks
-    "#]]);
-    shows("submit no-such-program", expect![[r#"
+    "#]],
+    );
+    shows(
+        "submit no-such-program",
+        expect![[r#"
         ! drigs: no-such-program: no such file; a command goes after `--`: drigs submit -- no-such-program …
         exit 2
-    "#]]);
-    shows("submit no-such.yaml", expect![[r#"
+    "#]],
+    );
+    shows(
+        "submit no-such.yaml",
+        expect![[r#"
         ! drigs: no-such.yaml: no such file
         exit 2
-    "#]]);
+    "#]],
+    );
     expect![[r#"
         ! drigs: the cluster says Unavailable; to ask again without submitting twice, add --key k1
         exit 4
     "#]]
-        .assert_eq(&run_on(&Fake::failing([ErrorKind::Unavailable]), "submit --key k1 -- true"));
+    .assert_eq(&run_on(&Fake::failing([ErrorKind::Unavailable]), "submit --key k1 -- true"));
     expect![[r#"
         ! drigs: the cluster says Invalid
         exit 2
-    "#]].assert_eq(&run_on(&Fake::failing([ErrorKind::Invalid]), "submit -- true"));
+    "#]]
+    .assert_eq(&run_on(&Fake::failing([ErrorKind::Invalid]), "submit -- true"));
     expect![[r#"
         ! drigs: the cluster says Denied
         exit 5
-    "#]].assert_eq(&run_on(&Fake::failing([ErrorKind::Denied]), "submit -- true"));
+    "#]]
+    .assert_eq(&run_on(&Fake::failing([ErrorKind::Denied]), "submit -- true"));
 }
 
 #[test]
 fn waiting_passes_the_jobs_code_on() {
-    shows("wait 13", expect![[r#"
+    shows(
+        "wait 13",
+        expect![[r#"
         ID  NAME  USER  QUEUE    STATE      TASKS  GPUS  TIME  REASON/WORKER
         13  true  ada   default  COMPLETED      -     0    2s  -
-    "#]]);
-    shows("wait 13 12 11", expect![[r#"
+    "#]],
+    );
+    shows(
+        "wait 13 12 11",
+        expect![[r#"
         ID  NAME   USER  QUEUE    STATE      TASKS  GPUS  TIME  REASON/WORKER
         13  true   ada   default  COMPLETED      -     0    2s  -
         12  exits  ada   default  FAILED         -     0    1m  EXIT 3
         11  dies   ada   default  FAILED         -     0    1m  SIGNAL 9
         exit 3
-    "#]]);
-    shows("wait 11 --no-header", expect![[r#"
+    "#]],
+    );
+    shows(
+        "wait 11 --no-header",
+        expect![[r#"
         11  dies  ada  default  FAILED  -  0  1m  SIGNAL 9
         exit 137
-    "#]]);
-    shows("wait 10 -o json --no-header", expect![[r#"
+    "#]],
+    );
+    shows(
+        "wait 10 -o json --no-header",
+        expect![[r#"
         [
           {
             "completed_at": "2026-01-31T11:59:20.000Z",
@@ -461,45 +552,63 @@ fn waiting_passes_the_jobs_code_on() {
           }
         ]
         exit 1
-    "#]]);
-    shows("wait 14 --timeout 0", expect![[r#"
+    "#]],
+    );
+    shows(
+        "wait 14 --timeout 0",
+        expect![[r#"
         ! drigs: the time is up: job 14 is RUNNING
         exit 1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn output_of_jobs() {
-    asks("logs 14", expect![[r#"
+    asks(
+        "logs 14",
+        expect![[r#"
         epoch 1
         epoch 2
         ! (2K before this were dropped to keep within the limit)
         ? job 14
         ? logs LogRequest { task: TaskId { job: JobId(14), index: 0 }, attempt: None, node: 0, follow: false, tail: None, from: 0 }
         ? logs LogRequest { task: TaskId { job: JobId(14), index: 0 }, attempt: Some(2), node: 0, follow: false, tail: None, from: 8 }
-    "#]]);
-    asks("logs -f 14.3 --tail 5 --node 1", expect![[r#"
+    "#]],
+    );
+    asks(
+        "logs -f 14.3 --tail 5 --node 1",
+        expect![[r#"
         epoch 1
         epoch 2
         ? tasks 14 Some(3)
         ? logs LogRequest { task: TaskId { job: JobId(14), index: 3 }, attempt: None, node: 1, follow: true, tail: Some(5), from: 0 }
         ? logs LogRequest { task: TaskId { job: JobId(14), index: 3 }, attempt: Some(2), node: 1, follow: true, tail: None, from: 8 }
-    "#]]);
-    shows("logs 99", expect![[r#"
+    "#]],
+    );
+    shows(
+        "logs 99",
+        expect![[r#"
         ! drigs: no job 99; `drigs jobs -a` lists them
         exit 3
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn acting_on_jobs() {
-    asks("cancel 3 14.3", expect![[r#"
+    asks(
+        "cancel 3 14.3",
+        expect![[r#"
         ! cancelled 3
         ! cancelled 14.3
         ? act Job(JobId(3)) Cancel by ada
         ? act Task(TaskId { job: JobId(14), index: 3 }) Cancel by ada
-    "#]]);
-    asks("cancel -u eve", expect![[r#"
+    "#]],
+    );
+    asks(
+        "cancel -u eve",
+        expect![[r#"
         ! cancelled 16
         ! cancelled 15
         ! cancelled 14
@@ -508,66 +617,98 @@ fn acting_on_jobs() {
         ? act Job(JobId(16)) Cancel by ada
         ? act Job(JobId(15)) Cancel by ada
         ? act Job(JobId(14)) Cancel by ada
-    "#]]);
-    shows("cancel", expect![[r#"
+    "#]],
+    );
+    shows(
+        "cancel",
+        expect![[r#"
         usage: the following required arguments were not provided: <ID>...
-    "#]]);
-    shows("cancel 3 -u eve", expect![[r#"
+    "#]],
+    );
+    shows(
+        "cancel 3 -u eve",
+        expect![[r#"
         ! drigs: cancel: name jobs, or say which ones by a filter, not both
         exit 2
-    "#]]);
-    shows("cancel -s failed", expect![[r#"
+    "#]],
+    );
+    shows(
+        "cancel -s failed",
+        expect![[r#"
         ! drigs: --state: jobs that are FAILED cannot be cancelled
         exit 2
-    "#]]);
-    asks("hold 3", expect![[r#"
+    "#]],
+    );
+    asks(
+        "hold 3",
+        expect![[r#"
         ! held 3
         ? act Job(JobId(3)) Hold by ada
-    "#]]);
-    asks("release 3", expect![[r#"
+    "#]],
+    );
+    asks(
+        "release 3",
+        expect![[r#"
         ! released 3
         ? act Job(JobId(3)) Release by ada
-    "#]]);
-    asks("requeue 14_3", expect![[r#"
+    "#]],
+    );
+    asks(
+        "requeue 14_3",
+        expect![[r#"
         ! requeued 14.3
         ? act Task(TaskId { job: JobId(14), index: 3 }) Requeue by ada
-    "#]]);
-    asks("update 3 --priority 9", expect![[r#"
+    "#]],
+    );
+    asks(
+        "update 3 --priority 9",
+        expect![[r#"
         ! updated 3
         ? act Job(JobId(3)) SetPriority(9) by ada
-    "#]]);
-    shows("update 3 --priority -1", expect![[r#"
+    "#]],
+    );
+    shows(
+        "update 3 --priority -1",
+        expect![[r#"
         usage: --priority: `-1` is not a priority (0 to 1000000)
-    "#]]);
+    "#]],
+    );
     expect![[r#"
         ! drigs: the cluster says Conflict
         ! cancelled 5
         ! drigs: the cluster says NotFound
         exit 3
-    "#]].assert_eq(&run_on(
-        &Fake::failing([ErrorKind::Conflict, ErrorKind::NotFound]),
-        "cancel 3 4 5",
-    ));
+    "#]]
+    .assert_eq(&run_on(&Fake::failing([ErrorKind::Conflict, ErrorKind::NotFound]), "cancel 3 4 5"));
     expect![[r#"
         ! drigs: the cluster says Unavailable
         exit 4
-    "#]].assert_eq(&run_on(&Fake::failing([ErrorKind::Unavailable]), "cancel 3 4 5"));
+    "#]]
+    .assert_eq(&run_on(&Fake::failing([ErrorKind::Unavailable]), "cancel 3 4 5"));
 }
 
 #[test]
 fn machines() {
-    shows("workers", expect![[r#"
+    shows(
+        "workers",
+        expect![[r#"
         ID  NAME       STATUS      CPUS    MEMORY  GPUS  RUNNING  REASON
         w1  gpu-box-1  READY     1.5/64  64G/512G   1/8        1  -
         w2  gpu-box-2  DRAINING  1.5/64  64G/512G   1/8        1  new driver
-    "#]]);
-    shows("workers -o wide", expect![[r#"
+    "#]],
+    );
+    shows(
+        "workers -o wide",
+        expect![[r#"
         ID  NAME   STATU   CPUS  MEMOR  GPUS  RUNNI  REASO  ADDRE  HEARD  VERSI  LABEL
                    S                 Y           NG  N      SS            ON     S
         w1  gpu-…  READY  1.5/…  64G/…   1/8      1  -      10.0…    1s…  0.2.0  zone…
         w2  gpu-…  DRAI…  1.5/…  64G/…   1/8      1  new…   10.0…    1s…  0.2.0  zone…
-    "#]]);
-    shows("workers -o json", expect![[r#"
+    "#]],
+    );
+    shows(
+        "workers -o json",
+        expect![[r#"
         [
           {
             "address": "10.0.0.5",
@@ -612,33 +753,51 @@ fn machines() {
             "worker_id": "w2"
           }
         ]
-    "#]]);
-    asks("worker drain gpu-box-1 --reason 'new driver'", expect![[r#"
+    "#]],
+    );
+    asks(
+        "worker drain gpu-box-1 --reason 'new driver'",
+        expect![[r#"
         ! draining gpu-box-1
         ? worker gpu-box-1 Drain { reason: "new driver" }
-    "#]]);
-    asks("worker resume w1", expect![[r#"
+    "#]],
+    );
+    asks(
+        "worker resume w1",
+        expect![[r#"
         ! takes jobs again: w1
         ? worker w1 Resume
-    "#]]);
-    asks("worker forget w1 --yes", expect![[r#"
+    "#]],
+    );
+    asks(
+        "worker forget w1 --yes",
+        expect![[r#"
         ! forgotten: w1
         ? worker w1 Forget
-    "#]]);
-    shows("gpus", expect![[r#"
+    "#]],
+    );
+    shows(
+        "gpus",
+        expect![[r#"
         WORKER     GPU    MODEL                  FREE  MEMORY  STATE    HELD BY
         gpu-box-1  gpu-0  NVIDIA A100-SXM4-80GB    0B     80G  HEALTHY  14.3.1
         gpu-box-1  gpu-1  NVIDIA A100-SXM4-80GB   80G     80G  HEALTHY  -
-    "#]]);
-    shows("gpus --free -o wide", expect![[r#"
+    "#]],
+    );
+    shows(
+        "gpus --free -o wide",
+        expect![[r#"
         WORKER    GPU    MODEL    FREE  MEMORY  STATE    HELD BY   CC  UUID     REASON
         gpu-box…  gpu-1  NVIDIA…   80G     80G  HEALTHY  -        8.0  GPU-00…  -
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn the_cluster() {
-    shows("status", expect![[r#"
+    shows(
+        "status",
+        expect![[r#"
         Cluster      c-1, version 0.2.0
         Controllers  2 of 3 reachable, 2 leads
         Workers      2 of 3 ready
@@ -649,8 +808,11 @@ fn the_cluster() {
         Running      0 tasks, 0 starting, 0 recovering
         Over         0 completed, 0 failed, 0 cancelled
         Submitted    16 jobs so far
-    "#]]);
-    shows("status -o json", expect![[r#"
+    "#]],
+    );
+    shows(
+        "status -o json",
+        expect![[r#"
         {
           "cluster_id": "c-1",
           "controllers": 3,
@@ -677,46 +839,71 @@ fn the_cluster() {
           "workers": 3,
           "workers_ready": 2
         }
-    "#]]);
-    shows("cluster status", expect![[r#"
+    "#]],
+    );
+    shows(
+        "cluster status",
+        expect![[r#"
         Cluster c-1: controller 2 leads in term 7 (says controller 1)
 
         ID  ADDRESS        ROLE    REACHABLE  APPLIED  LAG  STATE HASH  VERSION
          1  10.0.0.1:7070  VOTER   yes            100    0  5f3759df00  0.2.0
          2  10.0.0.2:7070  LEADER  yes            100    0  5f3759df00  0.2.0
          3  10.0.0.3:7070  VOTER   -              100    -  5f3759df00  0.2.0
-    "#]]);
-    asks("cluster add 4 10.0.0.4:7070", expect![[r#"
+    "#]],
+    );
+    asks(
+        "cluster add 4 10.0.0.4:7070",
+        expect![[r#"
         ! added controller 4 at 10.0.0.4:7070
         ? member Add { id: 4, address: "10.0.0.4:7070" }
-    "#]]);
-    asks("cluster remove 1", expect![[r#"
+    "#]],
+    );
+    asks(
+        "cluster remove 1",
+        expect![[r#"
         ! removed controller 1
         ? member Remove { id: 1 }
-    "#]]);
-    asks("cluster transfer-leader", expect![[r#"
+    "#]],
+    );
+    asks(
+        "cluster transfer-leader",
+        expect![[r#"
         ! leadership was handed over
         ? member TransferLeader { to: None }
-    "#]]);
-    asks("cluster transfer-leader 3", expect![[r#"
+    "#]],
+    );
+    asks(
+        "cluster transfer-leader 3",
+        expect![[r#"
         ! controller 3 leads
         ? member TransferLeader { to: Some(3) }
-    "#]]);
-    shows("queues", expect![[r#"
+    "#]],
+    );
+    shows(
+        "queues",
+        expect![[r#"
         NAME     STATE  PRIORITY  WEIGHT  MAX GPUS  WAITING  ACTIVE
         default  OPEN          0       1         -        2       4
         night    OPEN          0       1         4        2       4
-    "#]]);
-    asks("queue-set night --weight 5 --max-gpus none --close", expect![[r#"
+    "#]],
+    );
+    asks(
+        "queue-set night --weight 5 --max-gpus none --close",
+        expect![[r#"
         ! changed queue night
         ? queues
         ? queue night Queue { priority: 0, weight: 5, max_gpus: None, open: false }
-    "#]]);
-    asks("queue-set new", expect![[r#"
+    "#]],
+    );
+    asks(
+        "queue-set new",
+        expect![[r#"
         ! created queue new
         ? queues
         ? queue new Queue { priority: 0, weight: 1, max_gpus: None, open: true }
-    "#]]);
+    "#]],
+    );
 }
 
 /// stdout whose reader went away.
