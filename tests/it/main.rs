@@ -2,4 +2,6 @@
 
 mod cluster;
 mod lab;
+mod simulation;
 mod supervision;
+mod tidy;
