@@ -149,7 +149,7 @@ fn a_lost_part_is_the_clusters_fault() {
     check_three(
         "silence b
          +1h
-         giveup 1.0.1
+         giveup 1.0.1 on b
          show
          end 1.0.1 on a GANG_FAILED
          end 1.0.1 on c GANG_FAILED
@@ -240,12 +240,15 @@ fn what_a_person_said_stands_above_what_follows_from_it() {
 }
 
 #[test]
-fn two_lost_workers_are_given_up_at_one_time() {
+fn two_lost_workers_are_given_up_one_by_one() {
     check_three(
         "silence a
          silence c
          +1h
-         giveup 1.0.1
+         giveup 1.0.1 on a
+         giveup 1.0.1 on b
+         giveup 1.0.1 on a
+         giveup 1.0.1 on c
          forget a
          end 1.0.1 on b GANG_FAILED
          show",
