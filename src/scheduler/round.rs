@@ -51,6 +51,7 @@ pub(super) struct Standing {
 }
 
 /// A task that wants a place.
+#[derive(Clone, Copy)]
 struct Candidate<'a> {
     job: JobId,
     class: Class<'a>,
@@ -109,9 +110,12 @@ impl<'a> Round<'a> {
             }
             return Some(reason);
         }
-        let class = Class::of(&job.spec);
-        let limit = job.spec.time_limit.map(|limit| self.view.now + limit);
-        let candidate = Candidate { job: id, class, avoid: None, until: limit };
+        let candidate = Candidate {
+            job: id,
+            class: Class::of(&job.spec),
+            avoid: None,
+            until: job.spec.time_limit.map(|limit| self.view.now + limit),
+        };
         if let Some(reason) = self.known_block(&candidate) {
             return Some(if self.at_max_running(id, job) {
                 WaitReason::MaxRunning
@@ -123,7 +127,7 @@ impl<'a> Round<'a> {
             Ok(in_backoff) => in_backoff,
             Err(reason) => return Some(reason),
         };
-        self.place_queued(id, job, limit).err().or(in_backoff)
+        self.place_queued(candidate, job).err().or(in_backoff)
     }
 
     /// Tasks that wait for another attempt go before those that never had one. Also says why some of them were passed
@@ -155,13 +159,8 @@ impl<'a> Round<'a> {
         Ok(left)
     }
 
-    fn place_queued(
-        &mut self,
-        id: JobId,
-        job: &'a Job,
-        until: Option<Timestamp>,
-    ) -> Result<(), WaitReason> {
-        let candidate = Candidate { job: id, class: Class::of(&job.spec), avoid: None, until };
+    fn place_queued(&mut self, candidate: Candidate<'a>, job: &'a Job) -> Result<(), WaitReason> {
+        let id = candidate.job;
         let mut waiting = job.queued.iter().map(|index| TaskId { job: id, index }).peekable();
         while let Some(task) = waiting.peek() {
             if let Err(reason) = self.place(&candidate, *task, job) {
