@@ -53,12 +53,12 @@ fn is_started(stage: &Stage, id: u64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn all_that_can_run_runs_in_the_end(
         workers in prop::collection::vec(worker(), 1..4),
-        jobs in prop::collection::vec(job(), 1..12),
+        jobs in prop::collection::vec(job(), 1..8),
         places in prop::collection::vec(any::<usize>(), 1..8),
     ) {
         let mut stage = Stage::default();
