@@ -19,9 +19,8 @@ use crate::model::{
 };
 use crate::rpc::{
     hub_client::Session,
-    session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
+    session::{ControllerMessage, Hello, RegisterWorker, Report, Welcome, WorkerMessage},
 };
-use crate::state::RegisterWorker;
 use crate::worker::{
     attempt_dir::{self, Found, FoundState, Held, Intent, Retention},
     clock::{self, BootTime},
