@@ -18,6 +18,13 @@ impl Clock {
         }
     }
 
+    /// The same clock, set forward to what the state has seen: a leader before this one may have had a wall clock that was
+    /// hours ahead, and what its decisions wait for would be as far away.
+    pub fn not_behind(self, seen: Timestamp) -> Self {
+        let behind = seen.since(self.now());
+        Clock { wall_at_start: self.wall_at_start + behind, ..self }
+    }
+
     pub fn now(&self) -> Timestamp {
         self.wall_at_start + (read(ClockId::Boottime) - self.boot_at_start)
     }

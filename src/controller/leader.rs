@@ -131,6 +131,7 @@ async fn lead(
         tokio::time::sleep(BARRIER_RETRY).await;
     }
     info!(term = number, "leading");
+    let clock = clock.not_behind(raft.read(|state| state.counters.now));
     let leases = Mutex::new(Leases::new(lease, clock.now()));
     let term =
         Arc::new(Term { number, raft: raft.clone(), fence, clock, leases, ended: ended.clone() });
