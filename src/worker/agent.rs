@@ -19,9 +19,8 @@ use crate::model::{
 };
 use crate::rpc::{
     hub_client::Session,
-    session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
+    session::{ControllerMessage, Hello, RegisterWorker, Report, Welcome, WorkerMessage},
 };
-use crate::state::RegisterWorker;
 use crate::worker::{
     attempt_dir::{self, Found, FoundState, Held, Intent, Retention},
     clock::{self, BootTime},
@@ -389,11 +388,23 @@ impl Agent {
 
     fn prepare(&mut self, attempt: AttemptId) -> Option<attempt_dir::Launch> {
         let order = self.orders.iter().find(|order| order.attempt == attempt)?;
+        if self.is_late(order) {
+            return None;
+        }
         let launch = driver::native::launch(&self.work(order));
         let entry =
             Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
         self.attempts.insert(attempt, entry);
         Some(launch)
+    }
+
+    /// Whether it would have to end as soon as it began: the orders were long under way, or its turn came when no leader
+    /// had been heard for as long as it may run on. It may run elsewhere by now.
+    fn is_late(&self, order: &Order) -> bool {
+        match order.lost_after {
+            LostAfter::After(length) => BootTime::now().since(self.contact.last()) >= length,
+            LostAfter::Keep => false,
+        }
     }
 
     fn work(&self, order: &Order) -> Work {
