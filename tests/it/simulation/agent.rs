@@ -1,7 +1,7 @@
 //! The worker's agent as it must behave around `worker::reconcile`: whole reports, obedience to the latest leader only, and
 //! nothing forgotten before the orders have dropped it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drigs::model::{
     AttemptId, AttemptReport, Ending, EndReason, GpuHealth, Millis, Order, Orders, Phase,
@@ -17,6 +17,8 @@ use super::world::{Happening, MINUTE, SECOND, Time, World};
 pub struct Agent {
     pub incarnation: u64,
     pub session: Option<usize>,
+    /// All that it ever opened.
+    sessions: BTreeSet<usize>,
     welcomed: bool,
     /// When a controller last said anything, by the true time.
     heard: Time,
@@ -62,6 +64,7 @@ impl World {
         it.agent = Some(Agent {
             incarnation,
             session: None,
+            sessions: BTreeSet::new(),
             welcomed: false,
             heard: now,
             hint: None,
@@ -108,6 +111,7 @@ impl World {
         let now = self.now;
         let agent = self.agent(number).expect("seen above");
         agent.session = Some(session);
+        agent.sessions.insert(session);
         agent.welcomed = false;
         agent.heard = now;
         let it = &self.machines[number];
@@ -217,6 +221,10 @@ impl World {
         let it = &mut self.machines[number];
         let time = it.time(now);
         let Some(agent) = &mut it.agent else { return };
+        // A connection does not outlive its agent.
+        if !agent.sessions.contains(&session) {
+            return;
+        }
         if orders.stamp < it.disk.stamp && !trusts_all {
             *self.met.entry("stale orders refused").or_default() += 1;
             return;
