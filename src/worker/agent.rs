@@ -67,6 +67,8 @@ enum Over {
 
 /// The controllers may have answered fewer reports than these; then the next one waits and carries more.
 const MOST_UNANSWERED: usize = 2;
+/// How long reports wait for each other while there is other work to do.
+const COALESCED: Duration = Duration::from_millis(40);
 /// Reports per worker's part of the lease, when nothing changes.
 const REPORTS_PER_LEASE: u32 = 8;
 /// A session that answers nothing for this part of a lease is dead.
@@ -248,10 +250,14 @@ impl Agent {
         let mut unanswered: VecDeque<(u64, BootTime)> = VecDeque::new();
         let mut number = 0;
         let mut heard = Instant::now();
+        let mut reported = Instant::now();
         self.dirty = true;
         loop {
-            if self.dirty && unanswered.len() < MOST_UNANSWERED {
+            let may_report = self.dirty && unanswered.len() < MOST_UNANSWERED;
+            let next_report = reported + self.patience();
+            if may_report && Instant::now() >= next_report {
                 number += 1;
+                reported = Instant::now();
                 unanswered.push_back((number, BootTime::now()));
                 let report = Report { number, attempts: self.reports().collect(), gpus: None };
                 self.dirty = false;
@@ -287,6 +293,7 @@ impl Agent {
                     }
                     self.dirty = true;
                 }
+                () = tokio::time::sleep_until(next_report), if may_report => {}
                 _ = prune.tick() => self.prune(),
             }
         }
@@ -339,13 +346,13 @@ impl Agent {
     async fn act(&mut self) {
         let local = self.attempts.iter().map(|(id, entry)| (*id, entry.local())).collect();
         let capacity = Capacity { cpus: self.config.cpus, memory: self.config.memory };
-        let mut launches = Vec::new();
+        let (mut launches, mut settled) = (Vec::new(), Vec::new());
         for action in reconcile::reconcile(&self.orders, &local, capacity) {
             match action {
                 Action::Start(attempt) => launches.extend(self.prepare(attempt)),
                 Action::Stop(attempt, cause) => self.stop(attempt, cause).await,
                 Action::Decline(attempt, reason) => self.decline(attempt, reason),
-                Action::Forget(attempt) => self.forget(attempt).await,
+                Action::Forget(attempt) => settled.push(attempt),
             }
         }
         if !launches.is_empty()
@@ -353,6 +360,16 @@ impl Agent {
         {
             error!(%error, "the supervisor does not start attempts");
         }
+        if !settled.is_empty() {
+            self.forget(settled);
+        }
+    }
+
+    /// How long a report may wait for others to share its way: nothing here depends on the answer as long as tasks wait
+    /// for their turn, and a log entry costs the same for one end as for twenty.
+    fn patience(&self) -> Duration {
+        let waits = |order: &Order| order.prefetched && !self.attempts.contains_key(&order.attempt);
+        if self.orders.iter().any(waits) { COALESCED } else { Duration::ZERO }
     }
 
     /// What ended may have made room for attempts that wait here for their turn.
@@ -432,13 +449,15 @@ impl Agent {
         self.dirty = true;
     }
 
-    async fn forget(&mut self, attempt: AttemptId) {
-        match self.supervisor.forget(attempt).await {
-            Ok(()) => {
-                self.attempts.remove(&attempt);
+    /// Nothing waits for this: what is not put aside now is found, reported and settled once more by the next agent.
+    fn forget(&mut self, settled: Vec<AttemptId>) {
+        settled.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
+        let forget = self.supervisor.forget(settled);
+        tokio::spawn(async move {
+            if let Err(error) = forget.await {
+                warn!(%error, "ended attempts cannot be put aside");
             }
-            Err(error) => warn!(%attempt, %error, "its directory cannot be put aside yet"),
-        }
+        });
     }
 
     fn take_event(&mut self, event: Event) {
