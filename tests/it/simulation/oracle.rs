@@ -437,9 +437,9 @@ impl World {
     }
 
     fn live_processes(&self) -> impl Iterator<Item = (AttemptId, usize)> + '_ {
-        self.machines.iter().flat_map(|machine| {
-            machine.processes.keys().map(|attempt| (*attempt, machine.number))
-        })
+        self.machines
+            .iter()
+            .flat_map(|machine| machine.processes.keys().map(|attempt| (*attempt, machine.number)))
     }
 
     /// What lives on a machine never holds more than it has.
