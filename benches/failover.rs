@@ -78,7 +78,8 @@ async fn compare(options: Options) -> anyhow::Result<()> {
         pause: Duration::from_millis(options.pause),
         settle_ms: options.harness.pick(800, 200),
     };
-    let mut drigs = Drigs::start(Lab::start(root, Shape { workers: WORKERS, cpus: CPUS }).await?).await?;
+    let mut drigs =
+        Drigs::start(Lab::start(root, Shape { workers: WORKERS, cpus: CPUS }).await?).await?;
     let mut etcd = match options.harness.has_etcd() {
         true => Some(Etcd::start(root).await?),
         false => None,
@@ -119,7 +120,8 @@ fn print_comparison(plan: &Plan, ours: &Outcome, theirs: Option<&Outcome>) {
             figures.row("drigs / etcd", mine.ratios(&theirs));
         }
     }
-    let how = if plan.signal == Signal::KILL { "killed (SIGKILL)" } else { "asked to end (SIGTERM)" };
+    let how =
+        if plan.signal == Signal::KILL { "killed (SIGKILL)" } else { "asked to end (SIGTERM)" };
     figures.print(&format!("The leader is {how} under {} clients", plan.clients));
     for (name, outcome) in [("drigs", Some(ours)), ("etcd", theirs)] {
         let Some(outcome) = outcome else { continue };
@@ -295,7 +297,8 @@ async fn write_until<W: Writer>(
                 Err(error) => {
                     let waited = asked.elapsed();
                     ensure!(waited < WRITE_DEADLINE, "{name} is not taken: {error:#}");
-                    journal.note_error(format!("{name}, after {} ms: {error:#}", waited.as_millis()));
+                    journal
+                        .note_error(format!("{name}, after {} ms: {error:#}", waited.as_millis()));
                     writer.turn_elsewhere();
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -378,8 +381,7 @@ impl Drigs {
             };
             jobs.insert(name, lab::submit(&client, spec).await?);
         }
-        let all_started =
-            async || witness.read().is_ok_and(|starts| starts.len() == LONG_JOBS);
+        let all_started = async || witness.read().is_ok_and(|starts| starts.len() == LONG_JOBS);
         wait_until("the long jobs start", Duration::from_secs(30), all_started).await?;
         let starts = witness.read()?;
         let long_jobs = jobs

@@ -143,11 +143,7 @@ fn short_job(witness: &Witness, name: &str) -> JobSpec {
     JobSpec { name: name.to_owned(), command, ..JobSpec::default() }
 }
 
-async fn fill_queue(
-    lab: &Lab,
-    witness: &Witness,
-    count: usize,
-) -> anyhow::Result<Acknowledged> {
+async fn fill_queue(lab: &Lab, witness: &Witness, count: usize) -> anyhow::Result<Acknowledged> {
     let clients: Vec<Client> = (0..CLIENTS).map(|_| lab.client()).collect::<anyhow::Result<_>>()?;
     let acknowledged = Arc::new(Mutex::new(Acknowledged::new()));
     let next = Arc::new(AtomicUsize::new(0));
@@ -264,7 +260,8 @@ async fn check_nothing_moved(
     for (name, (job, start)) in long_jobs {
         let task = lab::only_task(client, *job).await?;
         ensure!(
-            task.status == TaskState::Running && start.attempt == format!("{job}.0.{}", task.attempt),
+            task.status == TaskState::Running
+                && start.attempt == format!("{job}.0.{}", task.attempt),
             "{name} is {:?}, attempt {}, and began as {}",
             task.status,
             task.attempt,

@@ -138,11 +138,7 @@ async fn submit_to_lab(
     Ok(())
 }
 
-async fn put_to_etcd(
-    harness: &Harness,
-    length: Duration,
-    side: &mut Side,
-) -> anyhow::Result<()> {
+async fn put_to_etcd(harness: &Harness, length: Duration, side: &mut Side) -> anyhow::Result<()> {
     let etcd = Etcd::start(harness.dir()).await?;
     // The leader takes puts fastest.
     let leader = etcd.leader().await?;
@@ -196,10 +192,12 @@ fn print_submissions(held: &Side, queued: &Side, etcd: Option<&Side>) {
     let picks: [(usize, Pick); 2] = [(FEW, |side| &side.few), (MANY, |side| &side.many)];
     for (clients, of) in picks {
         let peer = etcd.and_then(|etcd| of(etcd).median());
-        let sides = [("drigs, held", Some(held)), ("drigs, queued", Some(queued)), ("etcd puts", etcd)];
+        let sides =
+            [("drigs, held", Some(held)), ("drigs, queued", Some(queued)), ("etcd puts", etcd)];
         for (name, side) in sides {
             let Some(load) = side.and_then(|side| of(side).median()) else { continue };
-            let of_peer = peer.map_or(String::from("-"), |peer| ratio(load.per_second, peer.per_second));
+            let of_peer =
+                peer.map_or(String::from("-"), |peer| ratio(load.per_second, peer.per_second));
             let latency = &load.latency;
             let cells = [
                 format!("{:.0}", load.per_second),
@@ -224,7 +222,8 @@ fn print_memory(held: &Side, queued: &Side, etcd: Option<&Side>) {
     for (name, side) in sides {
         let Some(side) = side else { continue };
         let list = |pick: fn(&Memory) -> f64| {
-            let all: Vec<String> = side.memory.iter().map(|it| format!("{:.0}", pick(it))).collect();
+            let all: Vec<String> =
+                side.memory.iter().map(|it| format!("{:.0}", pick(it))).collect();
             all.join(" / ")
         };
         let cells = [format!("{:.0}", side.writes), list(|it| it.rss), list(|it| it.pss)];
@@ -243,7 +242,8 @@ async fn measure_tasks(harness: &Harness) -> anyhow::Result<()> {
     let mut figures = Figures::new([""].into_iter().chain(Spread::HEADINGS));
     figures.row("submit to acknowledged", acknowledged.cells());
     figures.row("submit to finished", finished.cells());
-    figures.print("One `true` at a time on an idle worker (HyperQueue, not replicated: 9.5 ms p50)");
+    figures
+        .print("One `true` at a time on an idle worker (HyperQueue, not replicated: 9.5 ms p50)");
 
     let tasks = harness.pick(1_000, 20);
     let rounds = harness.pick(3, 1);

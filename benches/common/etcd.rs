@@ -123,7 +123,9 @@ impl Etcd {
         let rest = self.members.iter().filter(|(id, _)| **id != first);
         let all = self.members.get_key_value(&first).into_iter().chain(rest);
         let channels = all
-            .map(|(_, node)| Ok(Endpoint::from_shared(node.url.clone())?.tcp_nodelay(true).connect_lazy()))
+            .map(|(_, node)| {
+                Ok(Endpoint::from_shared(node.url.clone())?.tcp_nodelay(true).connect_lazy())
+            })
             .collect::<anyhow::Result<Vec<Channel>>>()?;
         Ok(EtcdClient { channels: Arc::new(channels), at: Arc::default(), patience })
     }

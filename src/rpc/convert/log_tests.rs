@@ -40,7 +40,7 @@ fn no_command_is_without_a_sample() {
     }
     let mut kinds = named;
     kinds.dedup();
-    assert_eq!(kinds.len(), 20, "a new command needs a sample, and a golden file");
+    assert_eq!(kinds.len(), 21, "a new command needs a sample, and a golden file");
 }
 
 #[test]
@@ -94,6 +94,7 @@ fn samples() -> Vec<(&'static str, Command)> {
         ("silence_worker", Command::SilenceWorker { worker, epoch }),
         ("reconnect_worker", Command::ReconnectWorker { worker, epoch }),
         ("give_up_attempt", Command::GiveUpAttempt { attempt }),
+        ("recall_attempt", Command::RecallAttempt { attempt }),
         ("retire_jobs", Command::RetireJobs { jobs: [JobId(1), JobId(300)].into() }),
         ("drain_worker", Command::DrainWorker { worker, reason: "new disk".to_owned() }),
         ("resume_worker", Command::ResumeWorker { worker }),
@@ -120,6 +121,7 @@ fn name_of(command: &Command) -> &'static str {
         Command::SilenceWorker { .. } => "silence_worker",
         Command::ReconnectWorker { .. } => "reconnect_worker",
         Command::GiveUpAttempt { .. } => "give_up_attempt",
+        Command::RecallAttempt { .. } => "recall_attempt",
         Command::RetireJobs { .. } => "retire_jobs",
         Command::DrainWorker { .. } => "drain_worker",
         Command::ResumeWorker { .. } => "resume_worker",
