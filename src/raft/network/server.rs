@@ -91,7 +91,7 @@ impl PeerService {
         };
         let (vote, meta) = wire::decode_header(header).map_err(invalid)?;
         self.receive(pieces, file).await?;
-        let path = path.to_owned();
+        let path = file.to_owned();
         let snapshot = blocking(move || Ok(store::Snapshot::received(path)?)).await?;
         if snapshot.applied().cluster_id != self.dir.cluster_id() {
             return Err(Status::failed_precondition("the snapshot is another cluster's"));
