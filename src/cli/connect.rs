@@ -176,5 +176,16 @@ fn split(list: &str) -> Vec<String> {
 fn present_user() -> UserName {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
     let name = named.into_iter().find(|name| !name.is_empty());
-    UserName::new(name.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw())))
+    UserName::new(name.unwrap_or_else(|| account(rustix::process::getuid().as_raw())))
+}
+
+/// The local account's name, where it is known.
+fn account(uid: u32) -> String {
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number == uid.to_string()).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("uid-{uid}"))
 }

@@ -27,7 +27,8 @@ pub async fn run(args: ExplainArgs, session: &mut Session<'_, impl Api>) -> Resu
 }
 
 fn text(explanation: &Explanation, screen: &Screen<'_>) -> String {
-    let mut text = format!("{} is {}", explanation.target, explanation.state);
+    let what = if explanation.target.contains('.') { "task" } else { "job" };
+    let mut text = format!("{what} {} is {}", explanation.target, explanation.state);
     if let Some(reason) = explanation.reason {
         let _ = write!(text, " ({reason})");
     }

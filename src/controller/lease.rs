@@ -34,11 +34,6 @@ impl Lease {
         Millis(self.length.0 / 2)
     }
 
-    /// How long the stop of an attempt may take that has run on for as long as it may, whatever its spec grants otherwise.
-    pub fn stop_part(self) -> Millis {
-        Millis(self.length.0 / 4)
-    }
-
     /// How long an attempt really runs on in silence: never less than the worker's part of the lease, or a short
     /// hiccup would end it.
     pub fn effective(self, lost_after: LostAfter) -> LostAfter {
@@ -92,12 +87,13 @@ impl Leases {
     }
 
     /// When an attempt on the silent `worker` is over for certain: its own time to run on, by a clock that may be slower
-    /// than ours, and a lease for the orders of a leader before this one and the slowness of the stop.
+    /// than ours, the time that its stop may take, and a lease for the orders of a leader before this one.
     pub fn given_up_at(&self, worker: WorkerId, lost_after: LostAfter) -> Option<Timestamp> {
         match self.lease.effective(lost_after) {
             LostAfter::After(length) => {
                 let by_a_slow_clock = length + Millis(length.0 / CLOCK_TOLERANCE);
-                Some(self.silent_since(worker) + by_a_slow_clock + self.lease.length)
+                let stopped = by_a_slow_clock + LostAfter::GRACE;
+                Some(self.silent_since(worker) + stopped + self.lease.length)
             }
             LostAfter::Keep => None,
         }

@@ -165,6 +165,12 @@ pub enum LostAfter {
     Keep,
 }
 
+impl LostAfter {
+    /// The most that passes, once an attempt has run on for as long as it may, between the signal and the kill. What its
+    /// spec grants for other stops may be hours; here somebody waits for certainty.
+    pub const GRACE: Millis = Millis::from_secs(5);
+}
+
 impl JobSpec {
     /// The most tasks that one array may have.
     pub const MAX_TASKS: u64 = 1_000_000;

@@ -89,6 +89,11 @@ mod tests {
         let value = shown(&spec);
         let part = |key: &str| value[key].to_string();
         let parts = ["begin", "time_limit", "request", "stop", "env"].map(part).join("\n");
-        expect![[r#""#]].assert_eq(&parts);
+        expect![[r#"
+            "2023-11-14T22:13:20.123Z"
+            "5400s"
+            {"cpus":1.5,"gpus":{"count":0,"memory":null,"min_compute_capability":null,"model":null,"sharing":false,"topology_aware":false},"memory":0}
+            {"grace":"30s","signal":15}
+            {"cpus":"7"}"#]].assert_eq(&parts);
     }
 }

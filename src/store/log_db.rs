@@ -247,9 +247,20 @@ impl Writer {
             }
             if let Err(error) = written {
                 // Nothing may be written after a failure: the next fsync could report success for what was lost.
-                return failed(&error);
+                failed(&error);
+                return self.refuse_all(inbox);
             }
             if closing {
+                return;
+            }
+        }
+    }
+
+    /// Answers everything with a refusal, until it is closed.
+    fn refuse_all(&self, inbox: &Receiver<Request>) {
+        for Request { write, done } in inbox {
+            done(Err(Error::Closed { path: self.path.clone() }.into()));
+            if matches!(write, Write::Close) {
                 return;
             }
         }
@@ -423,7 +434,7 @@ fn read_contents(
 
 fn read_record(row: &rusqlite::Row<'_>, path: &Path) -> Result<Record, Error> {
     let read = || -> Result<_, rusqlite::Error> {
-        let body = Bytes::copy_from_slice(row.get_ref(3)?.as_blob()?);
+        let body = Bytes::copy_from_slice(row.get_ref(3)?.as_bytes()?);
         let record = Record {
             index: row.get::<_, i64>(0)? as u64,
             term: row.get::<_, i64>(1)? as u64,

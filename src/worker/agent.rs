@@ -19,9 +19,8 @@ use crate::model::{
 };
 use crate::rpc::{
     hub_client::Session,
-    session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
+    session::{ControllerMessage, Hello, RegisterWorker, Report, Welcome, WorkerMessage},
 };
-use crate::state::RegisterWorker;
 use crate::worker::{
     attempt_dir::{self, Found, FoundState, Held, Intent, Retention},
     clock::{self, BootTime},
@@ -44,6 +43,8 @@ pub struct Agent {
     contact: Contact,
     attempts: BTreeMap<AttemptId, Entry>,
     orders: Vec<Order>,
+    /// How long a stop for lost contact may take: the controllers wait only so much longer.
+    stop_part: Millis,
     /// Something is not yet reported.
     dirty: bool,
 }
@@ -97,6 +98,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         supervisor,
         contact,
         orders: Vec::new(),
+        stop_part: Millis(0),
         dirty: true,
     };
     let result = agent.serve(&mut events, &shutdown).await;
@@ -243,6 +245,8 @@ impl Agent {
         let hub = session.hub;
         info!(worker = %welcome.worker, cluster = welcome.cluster_id, term = welcome.term, "joined");
         self.join(&welcome)?;
+        // The worker's part is half of a lease, the stop's a quarter.
+        self.stop_part = Millis(welcome.lease.0 / 2);
         let lease = welcome.lease.to_duration();
         let mut tick = tokio::time::interval(lease / REPORTS_PER_LEASE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -372,23 +376,35 @@ impl Agent {
         if self.orders.iter().any(waits) { COALESCED } else { Duration::ZERO }
     }
 
-    /// What ended may have made room for attempts that wait here for their turn.
+    /// What ended may have made room for attempts that wait here for it.
     async fn take_turns(&mut self, events: &mut Events) {
         while let Some(Some(event)) = tokio::task::unconstrained(events.next()).now_or_never() {
             self.take_event(event);
         }
-        if self.orders.iter().any(|order| order.prefetched) {
+        if self.orders.iter().any(|order| !self.attempts.contains_key(&order.attempt)) {
             self.act().await;
         }
     }
 
     fn prepare(&mut self, attempt: AttemptId) -> Option<attempt_dir::Launch> {
         let order = self.orders.iter().find(|order| order.attempt == attempt)?;
+        if self.is_late(order) {
+            return None;
+        }
         let launch = driver::native::launch(&self.work(order));
         let entry =
             Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
         self.attempts.insert(attempt, entry);
         Some(launch)
+    }
+
+    /// Whether it would have to end as soon as it began: the orders were long under way, or its turn came when no leader
+    /// had been heard for as long as it may run on. It may run elsewhere by now.
+    fn is_late(&self, order: &Order) -> bool {
+        match order.lost_after {
+            LostAfter::After(length) => BootTime::now().since(self.contact.last()) >= length,
+            LostAfter::Keep => false,
+        }
     }
 
     fn work(&self, order: &Order) -> Work {
@@ -411,7 +427,7 @@ impl Agent {
                 },
                 stop_signal: spec.stop.signal,
                 grace: spec.stop.grace,
-                lost_grace: spec.stop.grace.min(LostAfter::GRACE),
+                lost_grace: spec.stop.grace.min(self.stop_part),
                 log: self.config.log_limit,
             },
             rank: None,

@@ -12,7 +12,7 @@ use crate::rpc::{
 };
 use crate::worker::{
     attempt_dir::{AttemptDir, DataDir},
-    shim::output,
+    shim::output::{self, Chunk},
 };
 
 /// Bytes in one chunk.
@@ -33,9 +33,10 @@ pub fn send(dir: DataDir, hub: HubClient, stream: u64, request: LogRequest) {
 }
 
 /// Where a reader stands in an output.
+#[derive(Clone)]
 struct Position {
+    dir: DataDir,
     attempt: AttemptId,
-    dir: AttemptDir,
     offset: u64,
     follow: bool,
 }
@@ -52,11 +53,8 @@ fn chunks(
             Progress::Done => return Ok(None),
         };
         loop {
-            let (dir, offset) = (position.dir.clone(), position.offset);
-            let chunk = blocking(move || output::read(&dir, offset, CHUNK)).await?;
-            let chunk = chunk.map_err(|error| internal(&error))?;
-            let over = chunk.complete
-                || (!position.follow && chunk.offset + chunk.bytes.len() as u64 >= chunk.end);
+            let looked = position.clone();
+            let (chunk, over) = blocking(move || looked.look()).await??;
             if chunk.bytes.is_empty() && !over {
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
@@ -72,6 +70,25 @@ fn chunks(
             return Ok(Some((sent, next)));
         }
     })
+}
+
+impl Position {
+    /// What comes next, and whether it is the last. An attempt may be put aside at any moment, so its directory is found
+    /// anew each time, and what was read of one that went away meanwhile counts for nothing.
+    fn look(&self) -> Result<(Chunk, bool), ApiError> {
+        loop {
+            let dir = self.dir.find(self.attempt).ok_or_else(|| gone(self.attempt.task))?;
+            let chunk = output::read(&dir, self.offset, CHUNK).map_err(|error| internal(&error))?;
+            if !dir.path().is_dir() {
+                continue;
+            }
+            let at_end = chunk.offset + chunk.bytes.len() as u64 >= chunk.end;
+            // One whose shim died leaves no record of its end, but is put aside all the same.
+            let settled = dir.path().starts_with(self.dir.finished());
+            let over = chunk.complete || (at_end && (settled || !self.follow));
+            return Ok((chunk, over));
+        }
+    }
 }
 
 enum Progress {
@@ -95,16 +112,13 @@ impl Start {
         let attempt = number.map(|number| AttemptId { task, number });
         let found = attempt.and_then(|attempt| Some((attempt, self.dir.find(attempt)?)));
         let Some((attempt, dir)) = found else {
-            return Err(ApiError::new(
-                ErrorKind::NotFound,
-                format!("the output of {task} is not on this worker any more"),
-            ));
+            return Err(gone(task));
         };
         let offset = match (self.request.from, self.request.tail) {
             (0, Some(lines)) => tail(&dir, lines).map_err(|error| internal(&error))?,
             (from, _) => from,
         };
-        Ok(Position { attempt, dir, offset, follow: self.request.follow })
+        Ok(Position { dir: self.dir, attempt, offset, follow: self.request.follow })
     }
 }
 
@@ -154,6 +168,46 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|error| internal(&error))
 }
 
+fn gone(task: TaskId) -> ApiError {
+    ApiError::new(
+        ErrorKind::NotFound,
+        format!("the output of {task} is not on this worker any more"),
+    )
+}
+
 fn internal(error: &dyn std::fmt::Display) -> ApiError {
     ApiError::new(ErrorKind::Internal, format!("the output cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use futures::StreamExt as _;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::model::JobId;
+
+    /// One that follows must see what was written last before the attempt was put aside, and then the end.
+    #[tokio::test]
+    async fn a_reader_outlives_the_move_of_what_it_reads() {
+        let root = TempDir::new().unwrap();
+        let dir = DataDir::create(root.path()).unwrap();
+        let task = TaskId { job: JobId(1), index: 0 };
+        let attempt = AttemptId { task, number: 1 };
+        let living = dir.attempt(attempt);
+        fs::create_dir(living.path()).unwrap();
+        fs::write(living.output(), "one").unwrap();
+        let request =
+            LogRequest { task, attempt: None, node: 0, follow: true, tail: None, from: 0 };
+        let mut chunks = Box::pin(chunks(dir.clone(), request));
+        assert_eq!(chunks.next().await.unwrap().unwrap().bytes, b"one");
+
+        fs::write(living.output(), "one, two").unwrap();
+        dir.settle(attempt).unwrap();
+        assert_eq!(chunks.next().await.unwrap().unwrap().bytes, b", two");
+        let end = tokio::time::timeout(Duration::from_secs(10), chunks.next()).await;
+        assert!(end.expect("the stream ends").is_none());
+    }
 }

@@ -17,12 +17,7 @@ mod trouble;
 mod words;
 mod world;
 
-use std::{
-    collections::BTreeMap,
-    env,
-    ops::Range,
-    panic::catch_unwind,
-};
+use std::{collections::BTreeMap, env, ops::Range, panic::catch_unwind};
 
 use self::planted::Plant;
 use self::world::{HOUR, MINUTE, SECOND, World};

@@ -21,15 +21,18 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Words that only some rooms may know. Peers carry generated messages, so raft knows of them beside rpc.
-const ONLY_IN: &[(&str, &[&str])] = &[
-    ("openraft::", &["raft"]),
-    ("rusqlite::", &["store"]),
-    ("proto::", &["rpc", "raft"]),
-];
+const ONLY_IN: &[(&str, &[&str])] =
+    &[("openraft::", &["raft"]), ("rusqlite::", &["store"]), ("proto::", &["rpc", "raft"])];
 
 /// What decides and never waits, beside the core's own rooms.
-const PURE: &[&str] =
-    &["model/", "state/", "scheduler/", "controller/reconcile.rs", "controller/lease.rs", "worker/reconcile.rs"];
+const PURE: &[&str] = &[
+    "model/",
+    "state/",
+    "scheduler/",
+    "controller/reconcile.rs",
+    "controller/lease.rs",
+    "worker/reconcile.rs",
+];
 
 const MOST_LINES: usize = 800;
 
@@ -61,7 +64,8 @@ fn words_stay_in_their_rooms() {
         for (word, rooms) in ONLY_IN {
             for (line, text) in (1..).zip(source.code().lines()) {
                 if has_word(text, word) && !rooms.contains(&source.room()) {
-                    faults.push(format!("{}:{line}: {word} is known to {rooms:?} only", source.path));
+                    faults
+                        .push(format!("{}:{line}: {word} is known to {rooms:?} only", source.path));
                 }
             }
         }
@@ -86,7 +90,13 @@ fn what_decides_never_waits() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    let never = [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("FIX", "ME"), concat!("TO", "DO"), concat!("#[ign", "ore")];
+    let never = [
+        concat!("to", "do!("),
+        concat!("unimpl", "emented!("),
+        concat!("FIX", "ME"),
+        concat!("TO", "DO"),
+        concat!("#[ign", "ore"),
+    ];
     let mut faults = Vec::new();
     for source in ["src", "tests", "benches", "chaos-tests"].iter().flat_map(|dir| sources(dir)) {
         for (line, text) in (1..).zip(source.text.lines()) {

@@ -224,7 +224,7 @@ impl Api for Fake {
         self.answer(
             format!("explain {target:?}"),
             Explanation {
-                target: String::from("job 15"),
+                target: String::from("15"),
                 state: TaskState::Queued,
                 reason: Some(WaitReason::Resources),
                 ended: None::<EndReason>,

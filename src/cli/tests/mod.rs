@@ -82,23 +82,19 @@ fn lists_of_jobs() {
     shows(
         "jobs -a --no-header",
         expect![[r#"
-        16  held                            ada  default  PENDING  -   0  -  HELD
-        15  a-very-long-name-of-a-job-tha…  ada  default  QUEUED   -  16  -  RESOURCES
-        ! (2 shown, there are more: -n raises the limit)
-    "#]],
+            16  held                       ada   default  PENDING  -   0  -  HELD
+            15  a-very-long-name-of-a-jo…  ada   default  QUEUED   -  16  -  RESOURCES
+            ! (2 shown, there are more: -n raises the limit)
+        "#]],
     );
     shows(
         "queue -o wide",
         expect![[r#"
-        ID  NAME  USER  QUEU  STAT  TASK  GPUS  TIM  REA  PRI  NOD  CPU  MEM  LIM  SUB
-                        E     E        S          E  SON  ORI   ES    S  ORY   IT  MIT
-                                                     /WO   TY                      TED
-                                                     RKE
-                                                     R
-        16  held  ada   def…  PEN…     -     0    -  HE…    0    1    1   0B    -  10…
-        15  a-v…  ada   def…  QUE…     -    16    -  RE…    5    2  1.5  64G   4h  10…
-        ! (2 shown, there are more: -n raises the limit)
-    "#]],
+            ID  NAME                                           USER  QUEUE    STATE    TASKS  GPUS  TIME  REASON/WORKER  PRIORITY  NODES  CPUS  MEMORY  LIMIT  SUBMITTED
+            16  held                                           ada   default  PENDING      -     0     -  HELD                  0      1     1       -      -  10:00:00
+            15  a-very-long-name-of-a-job-that-somebody-chose  ada   default  QUEUED       -    16     -  RESOURCES             5      2   1.5     64G     4h  10:00:00
+            ! (2 shown, there are more: -n raises the limit)
+        "#]],
     );
     shows(
         "jobs -o json -n 1",
@@ -171,11 +167,11 @@ fn lists_of_jobs() {
     asks(
         "jobs 3 4 -s R,pd -u eve -p night --name x -n 5 --no-header",
         expect![[r#"
-        16  held                            ada  default  PENDING  -   0  -  HELD
-        15  a-very-long-name-of-a-job-tha…  ada  default  QUEUED   -  16  -  RESOURCES
-        ! (2 shown, there are more: -n raises the limit)
-        ? jobs JobFilter { ids: [JobId(3), JobId(4)], states: [Running, Pending], user: Some("eve"), queue: Some("night"), name: Some("x"), finished: false, limit: 5, before: None } Linearizable
-    "#]],
+            16  held                       ada   default  PENDING  -   0  -  HELD
+            15  a-very-long-name-of-a-jo…  ada   default  QUEUED   -  16  -  RESOURCES
+            ! (2 shown, there are more: -n raises the limit)
+            ? jobs JobFilter { ids: [JobId(3), JobId(4)], states: [Running, Pending], user: Some("eve"), queue: Some("night"), name: Some("x"), finished: false, limit: 5, before: None } Linearizable
+        "#]],
     );
     shows(
         "jobs -s gone",
@@ -192,8 +188,8 @@ fn lists_of_jobs() {
     shows(
         "jobs twelve",
         expect![[r#"
-        usage: [ID]...: `twelve` is not a job id (a number such as 12)
-    "#]],
+            usage: ID: `twelve` is not a job id (a number such as 12)
+        "#]],
     );
 }
 
@@ -202,52 +198,52 @@ fn one_job() {
     shows(
         "inspect 15",
         expect![[r#"
-        Job          15 (a-very-long-name-of-a-job-that-somebody-chose)
-        State        QUEUED (RESOURCES; `drigs explain 15` says more)
-        User         ada
-        Queue        default, priority 5
-        Command      python train.py --name 'a b'
-        Needs        1 CPUs, 8 GPUs
-        Limits       4h of time
-        Waits for    3
-        Submitted    10:00:00 (2h ago)
-        Environment  HF_HOME
-    "#]],
+            Job          15 (a-very-long-name-of-a-job-that-somebody-chose)
+            State        QUEUED (RESOURCES; `drigs explain 15` says more)
+            User         ada
+            Queue        default, priority 5
+            Command      python train.py --name 'a b'
+            Needs        1 CPU, 8 GPUs
+            Limits       4h of time
+            Waits for    3
+            Submitted    10:00:00 (2h ago)
+            Environment  HF_HOME
+        "#]],
     );
     shows(
         "inspect 14",
         expect![[r#"
-        Job          14 (sweep)
-        State        RUNNING
-        User         ada
-        Queue        default, priority 0
-        Command      python train.py --name 'a b'
-        Needs        1 CPUs, 1 GPUs
-        Array        0-99, 4 at a time: 4 running, 93 queued, 2 completed, 1 failed
-        Waits for    3
-        Submitted    10:00:00 (2h ago)
-        Started      10:58:59 (1h1m ago)
-        Environment  HF_HOME
+            Job          14 (sweep)
+            State        RUNNING
+            User         ada
+            Queue        default, priority 0
+            Command      python train.py --name 'a b'
+            Needs        1 CPU, 1 GPU
+            Array        0-99, 4 at a time: 4 running, 93 queued, 2 completed, 1 failed
+            Waits for    3
+            Submitted    10:00:00 (2h ago)
+            Started      10:58:59 (1h1m ago)
+            Environment  HF_HOME
 
-        TASK  STATE    ATTEMPT  WORKER     STARTED   TIME  GPUS   END
-        14.3  RUNNING        1  gpu-box-1  11:58:59  1m1s  GPU-1  -
-    "#]],
+            TASK  STATE    ATTEMPT  WORKER     STARTED   TIME  GPUS   END
+            14.3  RUNNING        1  gpu-box-1  11:58:59  1m1s  GPU-1  -
+        "#]],
     );
     shows(
         "inspect 12",
         expect![[r#"
-        Job          12 (exits)
-        State        FAILED (EXIT 3)
-        User         ada
-        Queue        default, priority 0
-        Command      python train.py --name 'a b'
-        Needs        1 CPUs
-        Waits for    3
-        Submitted    10:00:00 (2h ago)
-        Started      11:58:20 (1m40s ago)
-        Ended        11:59:20 (40s ago)
-        Environment  HF_HOME
-    "#]],
+            Job          12 (exits)
+            State        FAILED (EXIT 3)
+            User         ada
+            Queue        default, priority 0
+            Command      python train.py --name 'a b'
+            Needs        1 CPU
+            Waits for    3
+            Submitted    10:00:00 (2h ago)
+            Started      11:58:20 (1m40s ago)
+            Ended        11:59:20 (40s ago)
+            Environment  HF_HOME
+        "#]],
     );
     shows(
         "inspect 14.3",
@@ -380,19 +376,19 @@ fn one_job() {
     shows(
         "diagnose 15 -o json",
         expect![[r#"
-        {
-          "ahead": 2,
-          "earliest_start": "2026-01-31T12:10:00.000Z",
-          "ended": null,
-          "lines": [
-            "It needs 8 GPUs on each of 2 workers.",
-            "3 of 3 workers have too few free GPUs: job 14 holds 4 of gpu-box-1."
-          ],
-          "reason": "RESOURCES",
-          "state": "QUEUED",
-          "target": "job 15"
-        }
-    "#]],
+            {
+              "ahead": 2,
+              "earliest_start": "2026-01-31T12:10:00.000Z",
+              "ended": null,
+              "lines": [
+                "It needs 8 GPUs on each of 2 workers.",
+                "3 of 3 workers have too few free GPUs: job 14 holds 4 of gpu-box-1."
+              ],
+              "reason": "RESOURCES",
+              "state": "QUEUED",
+              "target": "15"
+            }
+        "#]],
     );
 }
 
@@ -507,9 +503,9 @@ fn waiting_passes_the_jobs_code_on() {
     shows(
         "wait 11 --no-header",
         expect![[r#"
-        11  dies  ada  default  FAILED  -  0  1m  SIGNAL 9
-        exit 137
-    "#]],
+            11  dies  ada   default  FAILED  -  0  1m  SIGNAL 9
+            exit 137
+        "#]],
     );
     shows(
         "wait 10 -o json --no-header",
@@ -700,11 +696,10 @@ fn machines() {
     shows(
         "workers -o wide",
         expect![[r#"
-        ID  NAME   STATU   CPUS  MEMOR  GPUS  RUNNI  REASO  ADDRE  HEARD  VERSI  LABEL
-                   S                 Y           NG  N      SS            ON     S
-        w1  gpu-…  READY  1.5/…  64G/…   1/8      1  -      10.0…    1s…  0.2.0  zone…
-        w2  gpu-…  DRAI…  1.5/…  64G/…   1/8      1  new…   10.0…    1s…  0.2.0  zone…
-    "#]],
+            ID  NAME       STATUS      CPUS    MEMORY  GPUS  RUNNING  REASON      ADDRESS    HEARD  VERSION  LABELS
+            w1  gpu-box-1  READY     1.5/64  64G/512G   1/8        1  -           10.0.0.5  1s ago  0.2.0    zone=a
+            w2  gpu-box-2  DRAINING  1.5/64  64G/512G   1/8        1  new driver  10.0.0.5  1s ago  0.2.0    zone=a
+        "#]],
     );
     shows(
         "workers -o json",
@@ -787,9 +782,9 @@ fn machines() {
     shows(
         "gpus --free -o wide",
         expect![[r#"
-        WORKER    GPU    MODEL    FREE  MEMORY  STATE    HELD BY   CC  UUID     REASON
-        gpu-box…  gpu-1  NVIDIA…   80G     80G  HEALTHY  -        8.0  GPU-00…  -
-    "#]],
+            WORKER     GPU    MODEL                  FREE  MEMORY  STATE    HELD BY   CC  UUID        REASON
+            gpu-box-1  gpu-1  NVIDIA A100-SXM4-80GB   80G     80G  HEALTHY  -        8.0  GPU-0000-1  -
+        "#]],
     );
 }
 

@@ -17,8 +17,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{IdempotencyKey, JobId, JobSpec, UserName};
-use crate::raft::{Config, Fatal, NodeId, OpenError, Raft};
-use crate::state::{Command, Event, SubmitJob};
+use crate::raft::{Config, Fatal, NodeId, OpenError, ProposeError, Raft};
+use crate::state::{Command, Event, Outcome, SubmitJob};
 
 pub struct Node {
     pub raft: Raft,
@@ -151,12 +151,24 @@ impl Cluster {
 
     /// Submits jobs on the leader, and returns their ids.
     pub async fn submit(&self, jobs: u64) -> Vec<JobId> {
-        let leader = self.leader().await;
         let mut ids = Vec::new();
         for _ in 0..jobs {
-            ids.push(submit(self.raft(leader)).await);
+            ids.push(self.submit_one().await);
         }
         ids
+    }
+
+    /// Asks again, with the same key, when a busy machine made the leader lose its lead meanwhile.
+    async fn submit_one(&self) -> JobId {
+        let command = submission();
+        loop {
+            let leader = self.leader().await;
+            match self.raft(leader).propose(vec![command.clone()]).await {
+                Ok(outcomes) => return submitted(&outcomes),
+                Err(ProposeError::NotLeader { .. } | ProposeError::Unknown) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     /// Until every replica has applied the same and holds the same.
@@ -180,7 +192,10 @@ impl Cluster {
 }
 
 pub async fn submit(raft: &Raft) -> JobId {
-    let outcomes = raft.propose(vec![submission()]).await.unwrap();
+    submitted(&raft.propose(vec![submission()]).await.unwrap())
+}
+
+fn submitted(outcomes: &[Outcome]) -> JobId {
     match outcomes[0].as_ref().unwrap()[0] {
         Event::JobSubmitted(id) => id,
         ref other => panic!("{other:?}"),

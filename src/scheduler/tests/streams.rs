@@ -69,7 +69,6 @@ fn what_waits_already_is_counted() {
     expect![[r#"
         1.122 -> a in its turn
         1 wait: RESOURCES
-        a kept for 1 until some time
     "#]]
     .assert_eq(&stage.run("plan"));
 }

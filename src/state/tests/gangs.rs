@@ -260,6 +260,9 @@ fn two_lost_workers_are_given_up_one_by_one() {
             worker a is silent
             worker c is silent
             1.0.1 must stop
+            giveup 1.0.1 on b: NO, worker w2 is in touch: nothing of it is given up
+            giveup 1.0.1 on a: NO, attempt 1.0.1 has no part on worker w1
+            giveup 1.0.1 on c: nothing
             worker w1 forgotten
             1.0.1 ended: NODE_LOST (its worker was out of touch for too long)
             task 1.0 waits again

@@ -20,7 +20,7 @@ use self::{
     stop::{Ladder, Rung},
 };
 use crate::{
-    model::{AttemptId, Millis, Timestamp},
+    model::{AttemptId, LostAfter, Millis, Timestamp},
     worker::{
         attempt_dir::{
             AttemptDir, Claim, DataDir, Ended, Exit, Launch, StopCause, Stopped, Tree, Unsynced,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// What is stopped for want of contact gets no more time than this: another copy may be about to start elsewhere.
-const LOST_CONTACT_GRACE: Millis = Millis::from_secs(5);
+const LOST_CONTACT_GRACE: Millis = LostAfter::GRACE;
 /// The agent may be busy; it looks by itself each second anyway.
 const NOTIFY_PATIENCE: Duration = Duration::from_millis(200);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

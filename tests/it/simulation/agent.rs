@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drigs::model::{
-    AttemptId, AttemptReport, Ending, EndReason, GpuHealth, Millis, Order, Orders, Phase,
+    AttemptId, AttemptReport, EndReason, Ending, GpuHealth, Millis, Order, Orders, Phase,
     StopReason, Timestamp,
 };
 use drigs::worker::reconcile::{Action, Capacity, Local, StopCause, reconcile};
@@ -96,7 +96,8 @@ impl World {
     pub fn dial(&mut self, number: usize, incarnation: u64) {
         let controllers = self.controllers.len() as u64;
         let anyone = self.dice.below(controllers) as usize;
-        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation) else {
+        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation)
+        else {
             return;
         };
         let controller = agent.hint.take().unwrap_or(anyone);
@@ -125,7 +126,8 @@ impl World {
         let interval = self.lease.length.0 / 4;
         let patience = self.lease.length.0 / 2;
         let now = self.now;
-        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation) else {
+        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation)
+        else {
             return;
         };
         if agent.session.is_none() || agent.heard + patience < now {
@@ -259,7 +261,8 @@ impl World {
         let orders = it.agent.as_ref().and_then(|agent| agent.orders.clone());
         let Some(orders) = orders else { return false };
         let mut local: BTreeMap<AttemptId, Local> = BTreeMap::new();
-        for report in it.disk.results.values().filter(|it| it.epoch == self.machines[number].epoch) {
+        for report in it.disk.results.values().filter(|it| it.epoch == self.machines[number].epoch)
+        {
             local.insert(report.attempt, Local::Ended);
         }
         if restarts {

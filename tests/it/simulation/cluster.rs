@@ -264,7 +264,12 @@ impl World {
         it.store.write(&mut it.state);
         it.applied += 1;
         if !skipped {
-            assert_eq!(outcomes, self.log.outcomes[index], "replica {number} at entry {}", index + 1);
+            assert_eq!(
+                outcomes,
+                self.log.outcomes[index],
+                "replica {number} at entry {}",
+                index + 1
+            );
         }
         if self.dice.one_in(40) {
             let it = &mut self.controllers[number];

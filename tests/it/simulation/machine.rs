@@ -260,7 +260,7 @@ impl World {
             ending.signal = Some(9);
             return self.process_ends(number, attempt, ending, How::Stopped);
         }
-        let lost_grace = self.lease.stop_part();
+        let lost_grace = LostAfter::GRACE;
         let dies_soon = |it: Stopping| it.dies_at <= now + lost_grace.0;
         let lost = self.lost_at(number, &process).is_some_and(|at| at <= now);
         if lost && !process.stopping.is_some_and(dies_soon) {

@@ -366,7 +366,7 @@ impl World {
         if it.up {
             let order = self.lost_after(attempt);
             if let Some(end) = it.runs_until(order) {
-                let gone = it.when(end + self.lease.stop_part().0);
+                let gone = it.when(end + LostAfter::GRACE.0);
                 assert!(
                     it.disk.contact.is_none() || self.now > gone,
                     "{attempt} is given up {} ms too soon",
@@ -437,9 +437,9 @@ impl World {
     }
 
     fn live_processes(&self) -> impl Iterator<Item = (AttemptId, usize)> + '_ {
-        self.machines.iter().flat_map(|machine| {
-            machine.processes.keys().map(|attempt| (*attempt, machine.number))
-        })
+        self.machines
+            .iter()
+            .flat_map(|machine| machine.processes.keys().map(|attempt| (*attempt, machine.number)))
     }
 
     /// What lives on a machine never holds more than it has.
