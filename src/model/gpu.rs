@@ -28,7 +28,7 @@ pub enum GpuHealth {
 }
 
 /// What the chip can do, as `major.minor` (8.0 is an A100, 9.0 an H100).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 #[serde(try_from = "String", into = "String")]
 pub struct ComputeCapability {
     pub major: u32,

@@ -40,14 +40,14 @@ pub struct JobSpec {
 }
 
 /// What one node must give.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 pub struct Request {
     pub cpus: MilliCpus,
     pub memory: Bytes,
     pub gpus: GpuRequest,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 pub struct GpuRequest {
     pub count: u32,
     /// Declared VRAM of each: the least a GPU must have, and with `sharing` what is taken of it.
@@ -62,7 +62,7 @@ pub struct GpuRequest {
 }
 
 /// How an attempt spreads over workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// On one worker.
@@ -73,7 +73,7 @@ pub enum Layout {
     Anywhere,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     Native,

@@ -40,8 +40,8 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Prefetched attempts whose turn does not come although there is room elsewhere.
     pub recalls: Vec<AttemptId>,
-    /// How many jobs are left with waiting tasks, by reason. Incomplete when the budget was spent before the end of the
-    /// line.
+    /// How many jobs are left with waiting tasks, by reason, as far as the round had to look: jobs that could not be placed
+    /// anyway count as waiting for room, and those behind a spent budget not at all.
     pub waiting: BTreeMap<WaitReason, usize>,
     /// What is kept free for the first job that finds no room.
     pub reserved: Option<Reserved>,
@@ -62,7 +62,7 @@ pub struct Reserved {
 pub fn plan(state: &State, view: &View, budget: usize) -> Plan {
     let round = Round::new(state, view, budget);
     let recalls = round.stalled();
-    Plan { recalls, ..round.run(|_, _| {}) }
+    Plan { recalls, ..round.run(|_, _| {}).plan }
 }
 
 #[cfg(test)]

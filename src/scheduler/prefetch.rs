@@ -6,7 +6,11 @@
 
 use crate::{
     model::{Attempt, AttemptId, Job, JobId, Millis, Placement, Slice, TaskId, WorkerId},
-    scheduler::{class::Class, room::Room, round::Round},
+    scheduler::{
+        class::Class,
+        room::Room,
+        round::{Round, max_running},
+    },
     state::{MOST_PREFETCHED, State},
 };
 
@@ -34,9 +38,8 @@ impl<'a> Round<'a> {
             return;
         }
         let Some(depth) = self.depth(id, job) else { return };
-        let most_running = job.spec.array.as_ref().and_then(|array| array.max_running);
-        let mut left = most_running
-            .map_or(usize::MAX, |most| (most as usize).saturating_sub(self.running(id)));
+        let mut left =
+            max_running(job).map_or(usize::MAX, |most| most.saturating_sub(self.running(id)));
         for host in self.standing(class).hosts.clone() {
             if self.is_wanted_by_others(host, &class) {
                 continue;

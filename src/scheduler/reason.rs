@@ -1,11 +1,17 @@
 //! Why jobs wait, in one word each.
 
-use std::{cell::OnceCell, collections::BTreeMap};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     model::{Job, JobId, TaskState, Timestamp, WaitReason},
-    scheduler::{Reserved, View, round::Round},
-    state::State,
+    scheduler::{
+        Reserved, View,
+        round::{Round, gate, max_running},
+    },
+    state::{RequestMark, State},
 };
 
 /// Placements that the round behind the reasons may make: jobs beyond it are far back in line.
@@ -22,6 +28,8 @@ pub struct Reasons<'a> {
 #[derive(Debug)]
 struct Found {
     waiting: BTreeMap<JobId, WaitReason>,
+    closed: BTreeMap<RequestMark, WaitReason>,
+    placed: BTreeSet<JobId>,
     reserved: Option<Reserved>,
 }
 
@@ -39,14 +47,26 @@ impl<'a> Reasons<'a> {
         let job = self.state.jobs.get(&id).filter(|job| !job.is_finished())?;
         let waits = !job.queued.is_empty() || self.state.requeued_of(id).next().is_some();
         match waits {
-            true => Some(self.of_waiting(id)),
+            true => Some(self.of_waiting(id, job)),
             false => self.of_active(id, job),
         }
     }
 
-    fn of_waiting(&self, id: JobId) -> WaitReason {
-        // Whoever got a place is not left waiting.
-        self.found().waiting.get(&id).copied().unwrap_or(WaitReason::Starting)
+    fn of_waiting(&self, id: JobId, job: &Job) -> WaitReason {
+        if let Some(reason) = gate(job, self.view.now) {
+            return reason;
+        }
+        if max_running(job).is_some_and(|most| self.state.active_of(id) as usize >= most) {
+            return WaitReason::MaxRunning;
+        }
+        let found = self.found();
+        if let Some(reason) = found.waiting.get(&id) {
+            return *reason;
+        }
+        // Whoever got a place, and was not left waiting with other tasks, has its turn.
+        let passed_over = found.closed.get(&RequestMark::of(&job.spec));
+        let passed_over = passed_over.filter(|_| !found.placed.contains(&id));
+        passed_over.copied().unwrap_or(WaitReason::Starting)
     }
 
     /// What is kept free, and for whom.
@@ -58,10 +78,15 @@ impl<'a> Reasons<'a> {
         self.found.get_or_init(|| {
             let mut waiting = BTreeMap::new();
             let round = Round::new(self.state, self.view, MOST_PLACEMENTS);
-            let plan = round.run(|job, reason| {
+            let outcome = round.run(|job, reason| {
                 waiting.insert(job, reason);
             });
-            Found { waiting, reserved: plan.reserved }
+            Found {
+                waiting,
+                closed: outcome.closed,
+                placed: outcome.plan.placements.iter().map(|it| it.task.job).collect(),
+                reserved: outcome.plan.reserved,
+            }
         })
     }
 

@@ -13,7 +13,7 @@ use crate::{
         reservation::{Holding, Reservation, holdings, latest_end},
         room::Room,
     },
-    state::State,
+    state::{RequestMark, State},
 };
 
 pub(super) struct Round<'a> {
@@ -28,6 +28,8 @@ pub(super) struct Round<'a> {
     /// The same with nothing running there.
     emptied: Vec<Room<'a>>,
     classes: BTreeMap<Class<'a>, Standing>,
+    /// The requests for which there is no place, whatever their time limits: all behind them wait for the same reason.
+    closed: BTreeMap<RequestMark, WaitReason>,
     /// The classes that found no room so far, in the order of the first of them.
     pub blocked: Vec<Class<'a>>,
     reservation: Option<Reservation<'a>>,
@@ -35,6 +37,13 @@ pub(super) struct Round<'a> {
     first_in_line: Option<Candidate<'a>>,
     /// GPUs that each limited queue may still take.
     quotas: BTreeMap<&'a QueueName, u64>,
+}
+
+/// What a round came to.
+pub(super) struct Outcome {
+    pub plan: Plan,
+    /// Why every job waits that asks for this and was not told of by itself.
+    pub closed: BTreeMap<RequestMark, WaitReason>,
 }
 
 /// What is known of a class in this round.
@@ -78,6 +87,7 @@ impl<'a> Round<'a> {
             emptied: rooms.iter().map(Room::emptied).collect(),
             rooms,
             classes: BTreeMap::new(),
+            closed: BTreeMap::new(),
             blocked: Vec::new(),
             reservation: None,
             first_in_line: None,
@@ -85,20 +95,33 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Serves one job after the other and tells `observe` of each that is left with waiting tasks.
-    pub fn run(mut self, mut observe: impl FnMut(JobId, WaitReason)) -> Plan {
+    /// Serves one job after the other, and tells `observe` why those that are left with waiting tasks wait. Jobs that ask
+    /// for what others found no place for are passed over without a look at them.
+    pub fn run(mut self, mut observe: impl FnMut(JobId, WaitReason)) -> Outcome {
         for place in self.state.pending() {
+            if self.is_spent() {
+                break;
+            }
+            if let Some(reason) = self.closed.get(&place.request) {
+                *self.plan.waiting.entry(*reason).or_default() += 1;
+                continue;
+            }
             let Some(job) = self.state.jobs.get(&place.job) else { continue };
             if let Some(reason) = self.serve(place.job, job) {
                 *self.plan.waiting.entry(reason).or_default() += 1;
                 observe(place.job, reason);
-            }
-            if self.is_spent() {
-                break;
+                self.close_if_hopeless(place.request, &Class::of(&job.spec));
             }
         }
         self.plan.reserved = self.reservation.as_ref().map(Reservation::summary);
-        self.plan
+        Outcome { plan: self.plan, closed: self.closed }
+    }
+
+    fn close_if_hopeless(&mut self, request: RequestMark, class: &Class<'a>) {
+        let standing = self.classes.get(class);
+        if let Some((reason, _)) = standing.and_then(|it| it.blocked.zip(it.brief_blocked)) {
+            self.closed.insert(request, reason);
+        }
     }
 
     pub fn is_spent(&self) -> bool {
@@ -392,8 +415,7 @@ impl<'a> Round<'a> {
     }
 
     fn at_max_running(&self, id: JobId, job: &Job) -> bool {
-        let most = job.spec.array.as_ref().and_then(|array| array.max_running);
-        most.is_some_and(|most| self.running(id) >= most as usize)
+        max_running(job).is_some_and(|most| self.running(id) >= most)
     }
 
     /// Attempts of the job, with those of this round.
@@ -416,6 +438,11 @@ pub(super) fn gate(job: &Job, now: Timestamp) -> Option<WaitReason> {
         return Some(WaitReason::Dependency);
     }
     job.spec.begin.filter(|begin| *begin > now).map(|_| WaitReason::BeginTime)
+}
+
+/// How many tasks of the job may run at one time.
+pub(super) fn max_running(job: &Job) -> Option<usize> {
+    Some(job.spec.array.as_ref()?.max_running? as usize)
 }
 
 /// What the limited queues may still take: their limit less what their tasks hold.

@@ -4,10 +4,11 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
 };
 
 use crate::model::{
-    AttemptId, Bytes, GpuUuid, IdempotencyKey, Job, JobId, MilliCpus, Slice, Task, TaskId,
+    AttemptId, Bytes, GpuUuid, IdempotencyKey, Job, JobId, JobSpec, MilliCpus, Slice, Task, TaskId,
     TaskStatus, Timestamp, Worker, WorkerId,
 };
 use crate::state::State;
@@ -18,6 +19,20 @@ pub struct QueuePlace {
     pub queue_priority: Reverse<u32>,
     pub priority: Reverse<u32>,
     pub job: JobId,
+    /// Equal for jobs that ask for the same, so that the planner can pass over them without a look at their rows.
+    pub request: RequestMark,
+}
+
+/// Stands for what each task of a job asks of workers. Never leaves this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestMark(u64);
+
+impl RequestMark {
+    pub fn of(spec: &JobSpec) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (&spec.request, spec.layout, spec.backend, &spec.labels).hash(&mut hasher);
+        RequestMark(hasher.finish())
+    }
 }
 
 /// What is held on one worker.
@@ -231,6 +246,7 @@ pub(super) fn place(id: JobId, job: &Job, queue_priority: u32) -> QueuePlace {
         queue_priority: Reverse(queue_priority),
         priority: Reverse(job.spec.priority),
         job: id,
+        request: RequestMark::of(&job.spec),
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::apply::{MOST_PREFETCHED, Outcome};
 pub use self::command::{Batch, Command, RegisterWorker, SubmitJob, Target};
 use self::derived::Derived;
-pub use self::derived::{Free, QueuePlace};
+pub use self::derived::{Free, QueuePlace, RequestMark};
 pub use self::event::{Event, Rejection};
 pub use self::query::TaskCounts;
 pub use self::table::{Change, Table};
