@@ -15,7 +15,7 @@ RUN useradd --uid 10001 --user-group --create-home --shell /bin/bash drigs \
     # A fresh volume takes over the owner of what it is mounted upon.
     && install -d -o drigs -g drigs /var/lib/drigs /run/drigs
 COPY --from=build /src/target/release/drigs /usr/local/bin/drigs
-ENV DRIGS_DATA_DIR=/var/lib/drigs
+ENV USER=drigs DRIGS_DATA_DIR=/var/lib/drigs
 USER drigs
 WORKDIR /home/drigs
 # controller: gRPC, and health and metrics. A worker listens nowhere.

@@ -33,7 +33,7 @@ async fn main() {
             let event = events.next().await.expect("the supervisor runs");
             let Event::Ended { attempt, exit } = event else { continue };
             assert_eq!(exit.ended, Ended::Exit(0));
-            supervisor.forget(attempt).await.expect("it is there");
+            supervisor.forget(vec![attempt]).await.expect("it is there");
             (ended, running) = (ended + 1, running - 1);
             break;
         }

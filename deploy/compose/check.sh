@@ -149,7 +149,7 @@ check_replicas() {
     local number
     for number in 1 2 3; do
         docker exec --env DRIGS_CONTROLLERS=127.0.0.1:7070 "drigs-controller-$number" \
-            drigs jobs --stale --all -o json >"$SCRATCH/jobs-$number"
+            drigs jobs --stale --all --limit 10000 -o json >"$SCRATCH/jobs-$number"
         cmp -s "$SCRATCH/jobs-1" "$SCRATCH/jobs-$number" || fail "controllers 1 and $number list different jobs"
     done
 }

@@ -81,13 +81,13 @@ fn text(cluster: &ClusterView, screen: &Screen<'_>) -> String {
     );
     let mut table = Table::new([
         ">ID",
-        "ADDRESS",
+        "~ADDRESS",
         "ROLE",
         "REACHABLE",
         ">APPLIED",
         ">LAG",
         "STATE HASH",
-        "VERSION",
+        "~VERSION",
     ]);
     for member in &cluster.members {
         let reachable = match member.reachable {

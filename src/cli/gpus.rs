@@ -37,7 +37,7 @@ pub async fn run(args: GpusArgs, session: &mut Session<'_, impl Api>) -> Result<
 }
 
 fn table(gpus: &[GpuView], screen: &Screen<'_>) -> Table {
-    let narrow = ["WORKER", "GPU", "MODEL", ">FREE", ">MEMORY", "STATE", "HELD BY"];
+    let narrow = ["~WORKER", "GPU", "~MODEL", ">FREE", ">MEMORY", "STATE", "~HELD BY"];
     let wide = [">CC", "UUID", "REASON"];
     let more = if screen.is_wide() { &wide[..] } else { &[] };
     let mut table = Table::new(narrow.into_iter().chain(more.iter().copied()));

@@ -96,13 +96,13 @@ fn state(detail: &JobDetail) -> String {
 
 fn needs(spec: &JobSpec) -> String {
     let request = &spec.request;
-    let mut parts = vec![format!("{} CPUs", request.cpus)];
+    let mut parts = vec![counted(request.cpus, "CPU")];
     if request.memory.0 > 0 {
         parts.push(format!("{} memory", request.memory));
     }
     let gpus = &request.gpus;
     if gpus.count > 0 {
-        let mut text = format!("{} GPUs", gpus.count);
+        let mut text = counted(gpus.count, "GPU");
         if let Some(model) = &gpus.model {
             let _ = write!(text, " {model}");
         }
@@ -119,6 +119,13 @@ fn needs(spec: &JobSpec) -> String {
         Layout::Single => each,
         Layout::Nodes(nodes) => format!("{nodes} nodes, each {each}"),
         Layout::Anywhere => format!("{each}, wherever they are"),
+    }
+}
+
+fn counted(count: impl std::fmt::Display, what: &str) -> String {
+    match count.to_string() {
+        one if one == "1" => format!("1 {what}"),
+        several => format!("{several} {what}s"),
     }
 }
 
@@ -145,7 +152,7 @@ fn limits(spec: &JobSpec) -> String {
     let mut parts = Vec::new();
     parts.extend(spec.time_limit.map(|limit| format!("{limit} of time")));
     if spec.retry.max > 0 {
-        parts.push(format!("{} retries", spec.retry.max));
+        parts.push(format!("up to {} more tries", spec.retry.max));
     }
     parts.extend(spec.lost_after.map(|lost| match lost {
         LostAfter::After(length) => format!("given up {length} after its worker fell silent"),
@@ -156,7 +163,7 @@ fn limits(spec: &JobSpec) -> String {
 
 fn tasks(tasks: &[TaskView], screen: &Screen<'_>) -> String {
     let mut table =
-        Table::new([">TASK", "STATE", ">ATTEMPT", "WORKER", "STARTED", ">TIME", "GPUS", "END"]);
+        Table::new([">TASK", "STATE", ">ATTEMPT", "~WORKER", "STARTED", ">TIME", "~GPUS", "~END"]);
     for task in tasks {
         let time = task.started_at.map(|at| screen.elapsed(at, task.ended_at));
         table.row([

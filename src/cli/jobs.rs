@@ -23,10 +23,10 @@ pub struct JobsArgs {
     #[arg(short, long = "state", value_name = "STATES", value_delimiter = ',', value_parser = state)]
     states: Vec<TaskState>,
     /// Only this user's
-    #[arg(short, long, value_name = "USER")]
+    #[arg(short, long, value_name = "~USER")]
     user: Option<String>,
     /// Only in this queue
-    #[arg(short = 'p', long, alias = "partition", value_name = "QUEUE")]
+    #[arg(short = 'p', long, alias = "partition", value_name = "~QUEUE")]
     queue: Option<String>,
     /// Only with this in their name
     #[arg(long, value_name = "TEXT")]
@@ -89,14 +89,14 @@ pub fn table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
     }
     let mut table = Table::new([
         ">ID",
-        "NAME",
-        "USER",
-        "QUEUE",
+        "~NAME",
+        "~USER",
+        "~QUEUE",
         "STATE",
         ">TASKS",
         ">GPUS",
         ">TIME",
-        "REASON/WORKER",
+        "~REASON/WORKER",
     ]);
     for job in jobs {
         table.row(common(job, screen));
@@ -107,14 +107,14 @@ pub fn table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
 fn wide_table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
     let mut table = Table::new([
         ">ID",
-        "NAME",
-        "USER",
-        "QUEUE",
+        "~NAME",
+        "~USER",
+        "~QUEUE",
         "STATE",
         ">TASKS",
         ">GPUS",
         ">TIME",
-        "REASON/WORKER",
+        "~REASON/WORKER",
         ">PRIORITY",
         ">NODES",
         ">CPUS",
@@ -128,7 +128,7 @@ fn wide_table(jobs: &[JobView], screen: &Screen<'_>) -> Table {
             job.priority.into(),
             job.nodes.into(),
             job.cpus.into(),
-            job.memory.into(),
+            (if job.memory.0 > 0 { job.memory.to_string() } else { String::new() }).into(),
             limit.into(),
             screen.moment(job.submitted_at).into(),
         ];

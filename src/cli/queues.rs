@@ -60,7 +60,7 @@ pub async fn list(args: QueuesArgs, session: &mut Session<'_, impl Api>) -> Resu
 
 fn table(queues: &[QueueView]) -> Table {
     let mut table =
-        Table::new(["NAME", "STATE", ">PRIORITY", ">WEIGHT", ">MAX GPUS", ">WAITING", ">ACTIVE"]);
+        Table::new(["~NAME", "STATE", ">PRIORITY", ">WEIGHT", ">MAX GPUS", ">WAITING", ">ACTIVE"]);
     for view in queues {
         let queue = &view.queue;
         table.row([

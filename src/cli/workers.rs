@@ -64,7 +64,7 @@ pub async fn list(args: WorkersArgs, session: &mut Session<'_, impl Api>) -> Res
 }
 
 fn table(workers: &[WorkerView], screen: &Screen<'_>) -> Table {
-    let narrow = ["ID", "NAME", "STATUS", ">CPUS", ">MEMORY", ">GPUS", ">RUNNING", "REASON"];
+    let narrow = ["ID", "~NAME", "STATUS", ">CPUS", ">MEMORY", ">GPUS", ">RUNNING", "~REASON"];
     let wide = ["ADDRESS", ">HEARD", "VERSION", "LABELS"];
     let more = if screen.is_wide() { &wide[..] } else { &[] };
     let mut table = Table::new(narrow.into_iter().chain(more.iter().copied()));

@@ -1,13 +1,20 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::model::{Millis, Timestamp};
 
 /// The controller's time: starts at the wall clock's reading and then goes on by the boot-time clock, so that setting
-/// the wall clock moves no lease, and a suspended machine knows that time passed.
-#[derive(Clone, Copy, Debug)]
+/// the wall clock moves no lease, and a suspended machine knows that time passed. Its clones are one clock.
+#[derive(Clone, Debug)]
 pub struct Clock {
     wall_at_start: Timestamp,
     boot_at_start: Millis,
+    /// Milliseconds.
+    set_forward: Arc<AtomicU64>,
 }
 
 impl Clock {
@@ -15,11 +22,19 @@ impl Clock {
         Clock {
             wall_at_start: Timestamp(read(ClockId::Realtime).0),
             boot_at_start: read(ClockId::Boottime),
+            set_forward: Arc::default(),
         }
     }
 
     pub fn now(&self) -> Timestamp {
-        self.wall_at_start + (read(ClockId::Boottime) - self.boot_at_start)
+        let set_forward = Millis(self.set_forward.load(Ordering::Acquire));
+        self.wall_at_start + set_forward + (read(ClockId::Boottime) - self.boot_at_start)
+    }
+
+    /// Sets the clock forward to what the state has seen. A leader before this one may have had a wall clock that was hours
+    /// ahead: the state's own time would stand still until this one's caught up, and all that waits with it.
+    pub fn catch_up(&self, seen: Timestamp) {
+        self.set_forward.fetch_add(seen.since(self.now()).0, Ordering::AcqRel);
     }
 }
 

@@ -7,10 +7,11 @@ use std::{
 };
 
 use rand::RngExt;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::controller::local::Local;
 use crate::model::{Explanation, JobId, Queue, UserName};
+use crate::raft::Leadership;
 use crate::rpc::{
     api::{
         Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
@@ -30,8 +31,8 @@ pub struct Front {
     leader: Arc<Mutex<Option<(String, Client)>>>,
 }
 
-/// How long a request may look for a leader.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request may look for a leader. Less than a client waits for one controller, so that it hears why.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long one forwarded try may take before the leader is looked for again.
 const TRY: Duration = Duration::from_secs(5);
 
@@ -56,7 +57,13 @@ impl Front {
                 let answer = match (now.is_me, now.leader_address) {
                     (true, _) => ask(&this.local).await,
                     (false, Some(address)) => match this.client(&address) {
-                        Ok(client) => ask(&client).await,
+                        Ok(client) => tokio::select! {
+                            answer = ask(&client) => answer,
+                            () = deposed(&mut leadership, &address) => Err(ApiError::new(
+                                ErrorKind::Unavailable,
+                                format!("{address} lost its leadership before it answered"),
+                            )),
+                        },
                         Err(error) => Err(error),
                     },
                     (false, None) => Err(ApiError::new(
@@ -93,6 +100,16 @@ impl Front {
                 Ok(client)
             }
         }
+    }
+}
+
+/// Waits until the leader is not the one at `address` any more. From one that was cut off no answer comes, nor an error
+/// soon.
+async fn deposed(leadership: &mut watch::Receiver<Leadership>, address: &str) {
+    let other = |now: &Leadership| now.leader_address.as_deref() != Some(address);
+    if leadership.wait_for(other).await.is_err() {
+        // This controller shuts down.
+        std::future::pending().await
     }
 }
 

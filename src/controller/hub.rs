@@ -304,9 +304,13 @@ impl Session {
         }
         let index = *self.hub.raft.applied().borrow();
         let lease = self.term.leases().lease();
-        let (orders, version) = self.hub.raft.read(|state| {
-            (reconcile::orders(state, self.worker, lease), state.orders_version(self.worker))
+        let read = self.hub.raft.read(|state| {
+            let version = state.orders_version(self.worker);
+            let is_known = state.workers.contains(&self.worker);
+            is_known.then(|| (reconcile::orders(state, self.worker, lease), version))
         });
+        // It was forgotten. Empty orders would keep it idle for ever; a new session registers it anew.
+        let Some((orders, version)) = read else { return false };
         sent.version = Some(version);
         let stamp = OrderStamp { term: self.term.number, index };
         let orders = Orders { stamp, orders, lease: lease.worker_part() };

@@ -95,7 +95,7 @@ pub async fn run(
         let now = leadership.borrow_and_update().clone();
         if let (true, Some(fence)) = (now.is_me, now.fence) {
             let ended = shutdown.child_token();
-            lead(&raft, lease, clock, &metrics, fence, now.term, &terms, ended).await;
+            lead(&raft, lease, clock.clone(), &metrics, fence, now.term, &terms, ended).await;
         }
         tokio::select! {
             changed = leadership.changed() => if changed.is_err() { return },
@@ -131,6 +131,7 @@ async fn lead(
         tokio::time::sleep(BARRIER_RETRY).await;
     }
     info!(term = number, "leading");
+    clock.catch_up(raft.read(|state| state.counters.now));
     let leases = Mutex::new(Leases::new(lease, clock.now()));
     let term =
         Arc::new(Term { number, raft: raft.clone(), fence, clock, leases, ended: ended.clone() });

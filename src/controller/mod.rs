@@ -48,14 +48,14 @@ const DRAIN: Duration = Duration::from_secs(1);
 pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
     let listener = bind(config.listen).await?;
     let http = bind(config.http).await?;
-    let raft = Raft::open(raft_config(&config)).await?;
     let clock = Clock::start();
+    let raft = Raft::open(raft_config(&config, clock.clone())).await?;
     let metrics = Arc::new(Metrics::default());
     let (terms_sender, terms) = watch::channel(None);
     let stopping = CancellationToken::new();
 
     let sessions = Sessions::new(raft.clone(), terms.clone());
-    let local = Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock };
+    let local = Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock: clock.clone() };
     let front = Front::new(local.clone(), config.token.clone());
     let auth = Auth { token: config.token.clone() };
     let services = server::Services::default()
@@ -99,11 +99,12 @@ async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
         .with_context(|| format!("cannot listen on {address}: is another controller running here?"))
 }
 
-fn raft_config(config: &Config) -> raft::Config {
+fn raft_config(config: &Config, clock: Clock) -> raft::Config {
     raft::Config {
         heartbeat: config.heartbeat.to_duration(),
         election_min: config.election_min.to_duration(),
         election_max: config.election_max.to_duration(),
+        clock: Arc::new(move || clock.now()),
         ..raft::Config::new(
             config.id,
             config.data_dir.clone(),

@@ -59,10 +59,10 @@ pub fn view(state: &State, leases: &Leases, now: Timestamp) -> View {
 
 /// What a worker's report leads to; nothing where the state already says the same.
 pub fn commands_for(state: &State, worker: WorkerId, reports: &[AttemptReport]) -> Vec<Command> {
-    // What ended made the room for what began: the other way round, a start would be refused for want of it.
-    let (ended, began): (Vec<_>, Vec<_>) =
-        reports.iter().partition(|report| matches!(report.phase, Phase::Ended(_)));
-    ended.into_iter().chain(began).filter_map(|report| command_for(state, worker, report)).collect()
+    let mut reports: Vec<&AttemptReport> = reports.iter().collect();
+    // Ends first: they make the room that the starts of those who waited for it take.
+    reports.sort_by_key(|report| report.phase == Phase::Running);
+    reports.into_iter().filter_map(|report| command_for(state, worker, report)).collect()
 }
 
 fn command_for(state: &State, worker: WorkerId, report: &AttemptReport) -> Option<Command> {
@@ -125,7 +125,7 @@ fn give_up_attempts(
         let Some(job) = state.jobs.get(&attempt.task.job) else { continue };
         let end = leases.given_up_at(id, lost_after(job.spec.lost_after, worker));
         if end.is_some_and(|end| end < now) {
-            commands.push(Command::GiveUpAttempt { attempt });
+            commands.push(Command::GiveUpAttempt { attempt, worker: id });
         }
     }
 }

@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use crate::model::{AttemptReport, Epoch, Gpu, LostAfter, Millis, Orders, WorkerId};
 use crate::rpc::api::LogRequest;
-use crate::state::RegisterWorker;
+/// What a worker says of itself, as it enters the log.
+pub use crate::state::RegisterWorker;
 
 /// What a worker says.
 #[derive(Clone, Debug, PartialEq, Eq)]

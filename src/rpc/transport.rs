@@ -72,4 +72,5 @@ pub(super) fn until_error<T: Send + 'static>(
         let rest = item.is_ok().then_some(stream);
         Some((item, rest))
     })
+    .fuse()
 }

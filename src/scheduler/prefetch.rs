@@ -42,10 +42,12 @@ impl<'a> Round<'a> {
                 continue;
             }
             let worker = self.rooms[host].id;
-            let wanted = self.fresh_slots(id, worker) * depth as usize;
-            let here = self.state.prefetched_on(worker);
-            let own = self.state.prefetched(worker).filter(|it| it.task.job == id).count();
-            let more = wanted.saturating_sub(own).min(MOST_PREFETCHED.saturating_sub(here));
+            let here = waiting_of(self.state, id, worker);
+            if here < self.state.prefetched_on(worker) {
+                continue; // another job's tasks wait there
+            }
+            let wanted = self.fresh_slots(id, worker, here / depth as usize) * depth as usize;
+            let more = wanted.min(MOST_PREFETCHED).saturating_sub(here);
             for _ in 0..more.min(left) {
                 if self.is_spent() {
                     return;
@@ -81,18 +83,22 @@ impl<'a> Round<'a> {
             .any(|other| other != *class && self.standing(other).hosts.contains(&host))
     }
 
-    /// The job's tasks on `worker` that run, or will with this round, and not for too long yet.
-    fn fresh_slots(&self, id: JobId, worker: WorkerId) -> usize {
+    /// The job's tasks on `worker` that run, or will with this round, and not for too long yet. Nothing when there cannot
+    /// be more than `enough` of them.
+    fn fresh_slots(&self, id: JobId, worker: WorkerId, enough: usize) -> usize {
+        let planned = self.plan.placements.iter().rev().take_while(|it| it.task.job == id);
+        let planned = planned.filter(|it| !it.prefetch && it.slices[0].worker == worker).count();
+        let all = || self.state.attempts_on(worker).filter(|it| it.task.job == id);
+        if all().count() - waiting_of(self.state, id, worker) + planned <= enough {
+            return 0;
+        }
         let now = self.view.now;
         let fresh = |attempt: &Attempt| {
             attempt.stop.is_none()
                 && !attempt.prefetched
                 && attempt.started_at.is_none_or(|at| now.since(at) < STALLED)
         };
-        let running = self.state.attempts_on(worker).filter(|it| it.task.job == id);
-        let running = running.filter(|it| self.state.live_attempt(*it).is_some_and(fresh)).count();
-        let planned = self.plan.placements.iter().rev().take_while(|it| it.task.job == id);
-        running + planned.filter(|it| !it.prefetch && it.slices[0].worker == worker).count()
+        all().filter(|it| self.state.live_attempt(*it).is_some_and(fresh)).count() + planned
     }
 
     /// Attempts that wait on a worker for a turn that does not come, although there is room elsewhere, or where nothing
@@ -100,22 +106,24 @@ impl<'a> Round<'a> {
     pub(super) fn stalled(&self) -> Vec<AttemptId> {
         let mut stalled = Vec::new();
         for id in &self.view.in_touch {
-            let waiting = self.state.prefetched(*id).take(MOST_PREFETCHED);
-            stalled.extend(waiting.filter(|attempt| self.is_stalled(*id, *attempt)));
+            let closed = self.state.workers.get(id).is_some_and(|row| !row.is_ready());
+            // They stand in the order of their placements: behind one that is fresh all are.
+            let waiting = self.state.prefetched(*id).map_while(|attempt| {
+                let row = self.state.live_attempt(attempt)?;
+                let waited = self.view.now.since(row.placed_at) >= STALLED;
+                (closed || waited).then_some((attempt, row))
+            });
+            let stoppable = waiting.filter(|(_, row)| row.stop.is_none());
+            let vain = stoppable.filter(|(it, _)| closed || self.fits_elsewhere(it.task.job, *id));
+            stalled.extend(vain.map(|(attempt, _)| attempt));
         }
         stalled
     }
 
-    fn is_stalled(&self, worker: WorkerId, id: AttemptId) -> bool {
-        let Some(attempt) = self.state.live_attempt(id) else { return false };
-        let Some(job) = self.state.jobs.get(&id.task.job) else { return false };
+    fn fits_elsewhere(&self, job: JobId, than: WorkerId) -> bool {
+        let Some(job) = self.state.jobs.get(&job) else { return false };
         let class = Class::of(&job.spec);
-        let closed = self.state.workers.get(&worker).is_some_and(|row| !row.is_ready());
-        let waited = self.view.now.since(attempt.placed_at) >= STALLED;
-        attempt.stop.is_none()
-            && (closed
-                || waited
-                    && self.untouched.iter().any(|room| room.id != worker && room.fits(&class)))
+        self.untouched.iter().any(|room| room.id != than && room.fits(&class))
     }
 }
 

@@ -30,7 +30,9 @@ pub(super) struct Round<'a> {
     classes: BTreeMap<Class<'a>, Standing>,
     /// The classes that found no room so far, in the order of the first of them.
     pub blocked: Vec<Class<'a>>,
-    pub reservation: Option<Reservation<'a>>,
+    reservation: Option<Reservation<'a>>,
+    /// Who is to have the reservation: it is worked out only when somebody behind could take the room.
+    first_in_line: Option<Candidate<'a>>,
     /// GPUs that each limited queue may still take.
     quotas: BTreeMap<&'a QueueName, u64>,
 }
@@ -51,6 +53,7 @@ pub(super) struct Standing {
 }
 
 /// A task that wants a place.
+#[derive(Clone, Copy)]
 struct Candidate<'a> {
     job: JobId,
     class: Class<'a>,
@@ -77,6 +80,7 @@ impl<'a> Round<'a> {
             classes: BTreeMap::new(),
             blocked: Vec::new(),
             reservation: None,
+            first_in_line: None,
             quotas: quotas(state),
         }
     }
@@ -109,9 +113,12 @@ impl<'a> Round<'a> {
             }
             return Some(reason);
         }
-        let class = Class::of(&job.spec);
-        let limit = job.spec.time_limit.map(|limit| self.view.now + limit);
-        let candidate = Candidate { job: id, class, avoid: None, until: limit };
+        let candidate = Candidate {
+            job: id,
+            class: Class::of(&job.spec),
+            avoid: None,
+            until: job.spec.time_limit.map(|limit| self.view.now + limit),
+        };
         if let Some(reason) = self.known_block(&candidate) {
             return Some(if self.at_max_running(id, job) {
                 WaitReason::MaxRunning
@@ -123,7 +130,7 @@ impl<'a> Round<'a> {
             Ok(in_backoff) => in_backoff,
             Err(reason) => return Some(reason),
         };
-        self.place_queued(id, job, limit).err().or(in_backoff)
+        self.place_queued(candidate, job).err().or(in_backoff)
     }
 
     /// Tasks that wait for another attempt go before those that never had one. Also says why some of them were passed
@@ -155,13 +162,8 @@ impl<'a> Round<'a> {
         Ok(left)
     }
 
-    fn place_queued(
-        &mut self,
-        id: JobId,
-        job: &'a Job,
-        until: Option<Timestamp>,
-    ) -> Result<(), WaitReason> {
-        let candidate = Candidate { job: id, class: Class::of(&job.spec), avoid: None, until };
+    fn place_queued(&mut self, candidate: Candidate<'a>, job: &'a Job) -> Result<(), WaitReason> {
+        let id = candidate.job;
         let mut waiting = job.queued.iter().map(|index| TaskId { job: id, index }).peekable();
         while let Some(task) = waiting.peek() {
             if let Err(reason) = self.place(&candidate, *task, job) {
@@ -223,9 +225,12 @@ impl<'a> Round<'a> {
         if nodes == 1
             && candidate.avoid.is_none()
             && let Some(host) = host
-            && let Some(slice) = self.offer(candidate, host)
+            && self.rooms[host].fits(&candidate.class)
         {
-            return Ok(vec![(host, slice)]);
+            self.reserve_for_first_in_line();
+            if let Some(slice) = self.offer(candidate, host) {
+                return Ok(vec![(host, slice)]);
+            }
         }
         let hosts = self.preferred_hosts(candidate);
         let mut offers: Vec<_> = hosts
@@ -234,6 +239,9 @@ impl<'a> Round<'a> {
             .map(|host| (self.rooms[*host].misfit(&candidate.class), *host))
             .collect();
         offers.sort_unstable();
+        if !offers.is_empty() {
+            self.reserve_for_first_in_line();
+        }
         let mut found = Vec::new();
         for (_, host) in offers {
             let Some(slice) = self.offer(candidate, host) else { continue };
@@ -305,7 +313,7 @@ impl<'a> Round<'a> {
     /// Remembers for all of its class that there is no place, and keeps the first one from starving.
     fn note_block(&mut self, candidate: &Candidate<'a>, reason: WaitReason) -> WaitReason {
         if candidate.avoid.is_some() {
-            self.reserve(candidate, reason);
+            self.put_first_in_line(candidate, reason);
             return reason;
         }
         let brief = self.is_brief(candidate);
@@ -319,16 +327,21 @@ impl<'a> Round<'a> {
         }
         standing.first_blocked = Some(candidate.job);
         self.blocked.push(candidate.class);
-        self.reserve(candidate, reason);
+        self.put_first_in_line(candidate, reason);
         reason
     }
 
     /// The first one that waits for room, and for nothing else, has it kept free.
-    fn reserve(&mut self, candidate: &Candidate<'a>, reason: WaitReason) {
-        if self.reservation.is_some() || !reason.is_for_room() {
-            return;
+    fn put_first_in_line(&mut self, candidate: &Candidate<'a>, reason: WaitReason) {
+        if self.reservation.is_none() && reason.is_for_room() {
+            self.first_in_line.get_or_insert(*candidate);
         }
-        let hosts = self.preferred_hosts(candidate);
+    }
+
+    /// Nothing was placed since it found no room, so this is still what it would have found then.
+    fn reserve_for_first_in_line(&mut self) {
+        let Some(candidate) = self.first_in_line.take() else { return };
+        let hosts = self.preferred_hosts(&candidate);
         let planned = self.planned_holdings();
         let (state, now) = (self.state, self.view.now);
         self.reservation = Reservation::make(

@@ -3,6 +3,7 @@
 //! with this leader).
 
 mod explaining;
+mod liveness;
 mod placing;
 mod starving;
 mod streams;

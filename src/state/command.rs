@@ -69,9 +69,10 @@ pub enum Command {
         worker: WorkerId,
         epoch: Epoch,
     },
-    /// The worker of this attempt was silent for longer than the attempt itself would run on: it is over.
+    /// This worker was silent for longer than the attempt would run on there: its part on it is over.
     GiveUpAttempt {
         attempt: AttemptId,
+        worker: WorkerId,
     },
     /// This attempt waits on its worker for a turn that does not come: its task is to be placed elsewhere.
     RecallAttempt {

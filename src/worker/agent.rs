@@ -19,9 +19,8 @@ use crate::model::{
 };
 use crate::rpc::{
     hub_client::Session,
-    session::{ControllerMessage, Hello, Report, Welcome, WorkerMessage},
+    session::{ControllerMessage, Hello, RegisterWorker, Report, Welcome, WorkerMessage},
 };
-use crate::state::RegisterWorker;
 use crate::worker::{
     attempt_dir::{self, Found, FoundState, Held, Intent, Retention},
     clock::{self, BootTime},
@@ -44,6 +43,8 @@ pub struct Agent {
     contact: Contact,
     attempts: BTreeMap<AttemptId, Entry>,
     orders: Vec<Order>,
+    /// How long a stop for lost contact may take: the controllers wait only so much longer.
+    stop_part: Millis,
     /// Something is not yet reported.
     dirty: bool,
 }
@@ -67,6 +68,8 @@ enum Over {
 
 /// The controllers may have answered fewer reports than these; then the next one waits and carries more.
 const MOST_UNANSWERED: usize = 2;
+/// How long reports wait for each other while there is other work to do.
+const COALESCED: Duration = Duration::from_millis(40);
 /// Reports per worker's part of the lease, when nothing changes.
 const REPORTS_PER_LEASE: u32 = 8;
 /// A session that answers nothing for this part of a lease is dead.
@@ -95,6 +98,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         supervisor,
         contact,
         orders: Vec::new(),
+        stop_part: Millis(0),
         dirty: true,
     };
     let result = agent.serve(&mut events, &shutdown).await;
@@ -241,6 +245,8 @@ impl Agent {
         let hub = session.hub;
         info!(worker = %welcome.worker, cluster = welcome.cluster_id, term = welcome.term, "joined");
         self.join(&welcome)?;
+        // The worker's part is half of a lease, the stop's a quarter.
+        self.stop_part = Millis(welcome.lease.0 / 2);
         let lease = welcome.lease.to_duration();
         let mut tick = tokio::time::interval(lease / REPORTS_PER_LEASE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -248,10 +254,14 @@ impl Agent {
         let mut unanswered: VecDeque<(u64, BootTime)> = VecDeque::new();
         let mut number = 0;
         let mut heard = Instant::now();
+        let mut reported = Instant::now();
         self.dirty = true;
         loop {
-            if self.dirty && unanswered.len() < MOST_UNANSWERED {
+            let may_report = self.dirty && unanswered.len() < MOST_UNANSWERED;
+            let next_report = reported + self.patience();
+            if may_report && Instant::now() >= next_report {
                 number += 1;
+                reported = Instant::now();
                 unanswered.push_back((number, BootTime::now()));
                 let report = Report { number, attempts: self.reports().collect(), gpus: None };
                 self.dirty = false;
@@ -287,6 +297,7 @@ impl Agent {
                     }
                     self.dirty = true;
                 }
+                () = tokio::time::sleep_until(next_report), if may_report => {}
                 _ = prune.tick() => self.prune(),
             }
         }
@@ -339,13 +350,13 @@ impl Agent {
     async fn act(&mut self) {
         let local = self.attempts.iter().map(|(id, entry)| (*id, entry.local())).collect();
         let capacity = Capacity { cpus: self.config.cpus, memory: self.config.memory };
-        let mut launches = Vec::new();
+        let (mut launches, mut settled) = (Vec::new(), Vec::new());
         for action in reconcile::reconcile(&self.orders, &local, capacity) {
             match action {
                 Action::Start(attempt) => launches.extend(self.prepare(attempt)),
                 Action::Stop(attempt, cause) => self.stop(attempt, cause).await,
                 Action::Decline(attempt, reason) => self.decline(attempt, reason),
-                Action::Forget(attempt) => self.forget(attempt).await,
+                Action::Forget(attempt) => settled.push(attempt),
             }
         }
         if !launches.is_empty()
@@ -353,25 +364,47 @@ impl Agent {
         {
             error!(%error, "the supervisor does not start attempts");
         }
+        if !settled.is_empty() {
+            self.forget(settled);
+        }
     }
 
-    /// What ended may have made room for attempts that wait here for their turn.
+    /// How long a report may wait for others to share its way: nothing here depends on the answer as long as tasks wait
+    /// for their turn, and a log entry costs the same for one end as for twenty.
+    fn patience(&self) -> Duration {
+        let waits = |order: &Order| order.prefetched && !self.attempts.contains_key(&order.attempt);
+        if self.orders.iter().any(waits) { COALESCED } else { Duration::ZERO }
+    }
+
+    /// What ended may have made room for attempts that wait here for it.
     async fn take_turns(&mut self, events: &mut Events) {
         while let Some(Some(event)) = tokio::task::unconstrained(events.next()).now_or_never() {
             self.take_event(event);
         }
-        if self.orders.iter().any(|order| order.prefetched) {
+        if self.orders.iter().any(|order| !self.attempts.contains_key(&order.attempt)) {
             self.act().await;
         }
     }
 
     fn prepare(&mut self, attempt: AttemptId) -> Option<attempt_dir::Launch> {
         let order = self.orders.iter().find(|order| order.attempt == attempt)?;
+        if self.is_late(order) {
+            return None;
+        }
         let launch = driver::native::launch(&self.work(order));
         let entry =
             Entry { held: launch.held.clone(), running: false, stopping: false, ending: None };
         self.attempts.insert(attempt, entry);
         Some(launch)
+    }
+
+    /// Whether it would have to end as soon as it began: the orders were long under way, or its turn came when no leader
+    /// had been heard for as long as it may run on. It may run elsewhere by now.
+    fn is_late(&self, order: &Order) -> bool {
+        match order.lost_after {
+            LostAfter::After(length) => BootTime::now().since(self.contact.last()) >= length,
+            LostAfter::Keep => false,
+        }
     }
 
     fn work(&self, order: &Order) -> Work {
@@ -394,7 +427,7 @@ impl Agent {
                 },
                 stop_signal: spec.stop.signal,
                 grace: spec.stop.grace,
-                lost_grace: spec.stop.grace.min(LostAfter::GRACE),
+                lost_grace: spec.stop.grace.min(self.stop_part),
                 log: self.config.log_limit,
             },
             rank: None,
@@ -432,13 +465,15 @@ impl Agent {
         self.dirty = true;
     }
 
-    async fn forget(&mut self, attempt: AttemptId) {
-        match self.supervisor.forget(attempt).await {
-            Ok(()) => {
-                self.attempts.remove(&attempt);
+    /// Nothing waits for this: what is not put aside now is found, reported and settled once more by the next agent.
+    fn forget(&mut self, settled: Vec<AttemptId>) {
+        settled.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
+        let forget = self.supervisor.forget(settled);
+        tokio::spawn(async move {
+            if let Err(error) = forget.await {
+                warn!(%error, "ended attempts cannot be put aside");
             }
-            Err(error) => warn!(%attempt, %error, "its directory cannot be put aside yet"),
-        }
+        });
     }
 
     fn take_event(&mut self, event: Event) {

@@ -48,6 +48,10 @@ impl Contact {
         Ok(())
     }
 
+    pub fn last(&self) -> BootTime {
+        self.last
+    }
+
     fn write(&self, time: BootTime) -> io::Result<()> {
         self.file.write_all_at(&time.0.to_le_bytes(), 0)
     }

@@ -53,7 +53,7 @@ pub fn reconcile(
             Local::Ended => Some(Action::Forget(*attempt)),
         })
         .collect();
-    let mut room = Room::left_by(local, capacity);
+    let mut room = Room::left_by(local, &ordered, capacity);
     for order in orders {
         actions.extend(action_for(order, local.get(&order.attempt), &mut room));
     }
@@ -71,36 +71,49 @@ fn action_for(order: &Order, local: Option<&Local>, room: &mut Room) -> Option<A
     }
 }
 
-/// What live attempts leave for those that wait for their turn.
+/// What live attempts leave for others.
 struct Room {
     cpus: MilliCpus,
     memory: Bytes,
     /// Turns are taken in order: once one does not fit, none behind it starts.
     closed: bool,
+    /// Something lives here that no order names: the controllers do not count it any more, and its GPUs are not free.
+    leftovers: bool,
 }
 
 impl Room {
-    fn left_by(local: &BTreeMap<AttemptId, Local>, capacity: Capacity) -> Room {
-        let mut room = Room { cpus: capacity.cpus, memory: capacity.memory, closed: false };
-        for local in local.values() {
+    fn left_by(
+        local: &BTreeMap<AttemptId, Local>,
+        ordered: &BTreeSet<AttemptId>,
+        capacity: Capacity,
+    ) -> Room {
+        let Capacity { cpus, memory } = capacity;
+        let mut room = Room { cpus, memory, closed: false, leftovers: false };
+        for (attempt, local) in local {
             if let Local::Live { cpus, memory, .. } = local {
                 room.cpus = room.cpus - *cpus;
                 room.memory = room.memory - *memory;
+                room.leftovers |= !ordered.contains(attempt);
             }
         }
         room
     }
 
-    /// Whether the order may start now. What was ordered at once always may: the controllers keep that account.
+    /// Whether the order may start now. What was ordered at once may, since the controllers keep that account; only
+    /// leftovers, of which they do not know, make it wait.
     fn take(&mut self, order: &Order) -> bool {
         let slice = &order.slice;
-        let fits = slice.cpus <= self.cpus && slice.memory <= self.memory && !self.closed;
-        if order.prefetched && !fits {
-            self.closed = true;
-            return false;
+        let fits = slice.cpus <= self.cpus && slice.memory <= self.memory;
+        let starts = match (order.prefetched, self.leftovers) {
+            (true, _) => fits && !self.closed,
+            (false, true) => fits && slice.gpus.is_empty(),
+            (false, false) => true,
+        };
+        self.closed |= order.prefetched && !starts;
+        if starts || !order.prefetched {
+            self.cpus = self.cpus - slice.cpus;
+            self.memory = self.memory - slice.memory;
         }
-        self.cpus = self.cpus - slice.cpus;
-        self.memory = self.memory - slice.memory;
-        true
+        starts
     }
 }

@@ -3,4 +3,6 @@
 mod cluster;
 mod lab;
 mod refusals;
+mod simulation;
 mod supervision;
+mod tidy;

@@ -17,12 +17,7 @@ mod trouble;
 mod words;
 mod world;
 
-use std::{
-    collections::BTreeMap,
-    env,
-    ops::Range,
-    panic::catch_unwind,
-};
+use std::{collections::BTreeMap, env, ops::Range, panic::catch_unwind};
 
 use self::planted::Plant;
 use self::world::{HOUR, MINUTE, SECOND, World};
@@ -129,11 +124,15 @@ fn run(seed: u64, plant: Option<Plant>, trace: bool) -> BTreeMap<&'static str, u
     let troubled = world.dice.between(3, 15) * MINUTE;
     world.run_until(troubled);
     world.calm_down();
-    let (mut forgot, latest) = (false, world.now + 4 * HOUR);
+    let latest = world.now + 4 * HOUR;
+    let mut next_tidying = world.now + 10 * MINUTE;
     while !world.is_all_over() && world.now < latest {
         world.run_until(world.now + 10 * SECOND);
-        if !forgot && world.now > troubled + 75 * MINUTE {
-            forgot = true;
+        if world.now > next_tidying {
+            next_tidying += 10 * MINUTE;
+            world.tidy_up();
+        }
+        if world.now > troubled + 75 * MINUTE {
             world.forget_lost_machines();
         }
     }

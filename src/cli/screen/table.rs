@@ -1,8 +1,8 @@
 //! Plain aligned columns: no lines around them, easy to read and to cut.
 
 use comfy_table::{
-    Attribute, Cell as Drawn, CellAlignment, Color, ContentArrangement, Row, Table as Canvas,
-    presets::NOTHING,
+    Attribute, Cell as Drawn, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row,
+    Table as Canvas, Width, presets::NOTHING,
 };
 
 use crate::cli::screen::Screen;
@@ -10,9 +10,16 @@ use crate::model::TaskState;
 
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: Vec<&'static str>,
-    right: Vec<bool>,
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    name: &'static str,
+    right: bool,
+    /// May lose the end of its texts where the terminal is narrow.
+    shrinks: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -21,15 +28,18 @@ pub struct Cell {
     colour: Option<Color>,
 }
 
+/// Between two columns.
+const GAP: u16 = 2;
+
 impl Table {
-    /// Columns whose name starts with `>` are aligned to the right.
+    /// `>NAME` is aligned to the right, `~NAME` shrinks where the terminal is narrow.
     pub fn new(columns: impl IntoIterator<Item = &'static str>) -> Table {
-        let named: Vec<&'static str> = columns.into_iter().collect();
-        Table {
-            right: named.iter().map(|name| name.starts_with('>')).collect(),
-            columns: named.into_iter().map(|name| name.trim_start_matches('>')).collect(),
-            rows: Vec::new(),
-        }
+        let column = |name: &'static str| Column {
+            name: name.trim_start_matches(['>', '~']),
+            right: name.starts_with('>'),
+            shrinks: name.starts_with('~'),
+        };
+        Table { columns: columns.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -42,14 +52,11 @@ impl Table {
         if screen.colours {
             canvas.enforce_styling();
         }
-        match screen.width {
-            Some(width) => {
-                canvas.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-            }
-            None => drop(canvas.set_content_arrangement(ContentArrangement::Disabled)),
+        if let Some(width) = screen.width.filter(|_| !screen.is_wide()) {
+            canvas.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
         if screen.header {
-            let bold = |name: &&str| Drawn::new(name).add_attribute(Attribute::Bold);
+            let bold = |column: &Column| Drawn::new(column.name).add_attribute(Attribute::Bold);
             canvas.set_header(Row::from(self.columns.iter().map(bold).collect::<Vec<_>>()));
         }
         for cells in &self.rows {
@@ -57,10 +64,15 @@ impl Table {
             row.max_height(1);
             canvas.add_row(row);
         }
-        for (column, right) in canvas.column_iter_mut().zip(&self.right) {
-            column.set_padding((0, 2));
-            if *right {
-                column.set_cell_alignment(CellAlignment::Right);
+        for (drawn, column) in canvas.column_iter_mut().zip(&self.columns) {
+            drawn.set_padding((0, GAP));
+            let least = Width::Fixed(column.name.len() as u16 + GAP);
+            drawn.set_constraint(match column.shrinks {
+                true => ColumnConstraint::LowerBoundary(least),
+                false => ColumnConstraint::ContentWidth,
+            });
+            if column.right {
+                drawn.set_cell_alignment(CellAlignment::Right);
             }
         }
         let drawn = canvas.to_string();

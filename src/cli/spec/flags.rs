@@ -257,7 +257,9 @@ fn exported(list: &str, environment: Environment<'_>) -> Result<Vec<(String, Str
 pub fn condensed(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
     let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) => flag.split([' ', '=']).next(),
+        Some(ContextValue::String(flag)) => {
+            flag.split([' ', '=']).next().map(|it| it.trim_matches(['<', '>', '[', ']', '.']))
+        }
         _ => None,
     };
     if let (ErrorKind::ValueValidation, Some(flag), Some(source)) =

@@ -28,6 +28,8 @@ pub(super) struct Asker {
     pub(super) passing_on: bool,
 }
 
+/// A server gives a call up only after its client has.
+const SERVER_GRACE: Duration = Duration::from_millis(100);
 /// The trait's own limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A controller may answer a wait early; it is not asked again faster than this.
@@ -64,8 +66,7 @@ impl Asker {
         F: Future<Output = Result<Response<P>, Status>>,
     {
         loop {
-            let limit = self.try_limit(tries) + patience;
-            let miss = match self.call_once(question, limit, &method).await {
+            let miss = match self.call_once(question, patience, tries, &method).await {
                 Ok(answer) => return Ok(answer),
                 Err(miss) => miss,
             };
@@ -79,7 +80,8 @@ impl Asker {
     async fn call_once<Q, P, F>(
         &self,
         question: &Q,
-        limit: Duration,
+        patience: Duration,
+        tries: &Tries,
         method: impl Fn(Stub, Request<Q>) -> F,
     ) -> Result<(Line, P), Miss>
     where
@@ -88,14 +90,24 @@ impl Asker {
     {
         let line = self.route.line().await?;
         let mut request = self.request(question.clone());
-        request.set_timeout(limit);
-        let answered = tokio::time::timeout(limit, method(line.stub.clone(), request)).await;
-        match answered {
-            Ok(Ok(answer)) => Ok((line, answer.into_inner())),
-            Ok(Err(status)) => Err(self.missed(&line, &status)),
-            Err(_) => {
-                self.route.leave(&line);
-                Err(Miss::broken(&line, format!("no answer within {limit:.1?}")))
+        request.set_timeout(tries.left() + SERVER_GRACE);
+        let calling = method(line.stub.clone(), request);
+        tokio::pin!(calling);
+        let limit = self.try_limit() + patience;
+        loop {
+            let limit = limit.min(tries.left());
+            match tokio::time::timeout(limit, &mut calling).await {
+                Ok(Ok(answer)) => {
+                    line.heard();
+                    return Ok((line, answer.into_inner()));
+                }
+                Ok(Err(status)) => return Err(self.missed(&line, &status)),
+                // It has much to do, and asking once more elsewhere would only make more of it.
+                Err(_) if line.was_heard_within(limit) && !tries.left().is_zero() => {}
+                Err(_) => {
+                    self.route.leave(&line);
+                    return Err(Miss::broken(&line, format!("no answer within {limit:.1?}")));
+                }
             }
         }
     }
@@ -112,15 +124,17 @@ impl Asker {
     }
 
     /// A controller that hangs must not use up the whole deadline while another would answer.
-    fn try_limit(&self, tries: &Tries) -> Duration {
-        let share = if self.passing_on { self.deadline } else { self.deadline / 3 };
-        share.min(tries.left()).max(Duration::from_millis(1))
+    fn try_limit(&self) -> Duration {
+        if self.passing_on { self.deadline } else { self.deadline / 3 }
     }
 
     /// What a failure over this line means.
     pub(super) fn missed(&self, line: &Line, status: &Status) -> Miss {
         let miss = match convert::from_status(status) {
-            Failure::Answered(error) => Miss::answered(line, error),
+            Failure::Answered(error) => {
+                line.heard();
+                Miss::answered(line, error)
+            }
             Failure::Broken(reason) => Miss::broken(line, reason),
         };
         if miss.asks_for_another() {

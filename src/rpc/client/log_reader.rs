@@ -49,6 +49,7 @@ impl LogReader {
                 Err(error) => Some((Err(error), None)),
             }
         })
+        .fuse()
         .boxed()
     }
 

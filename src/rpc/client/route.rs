@@ -4,9 +4,11 @@ use std::{
     collections::VecDeque,
     fmt,
     net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use tonic::transport::Channel;
 
 use crate::rpc::{
@@ -25,6 +27,8 @@ pub(super) struct Line {
     /// For people.
     pub(super) address: String,
     pub(super) stub: Stub,
+    /// When the last answer of any call came this way.
+    heard: Arc<Mutex<Option<Instant>>>,
 }
 
 pub(super) struct Route {
@@ -39,6 +43,20 @@ struct Search {
     name: String,
     addresses: VecDeque<SocketAddr>,
     lines: u64,
+}
+
+impl Line {
+    pub(super) fn heard(&self) {
+        *self.last() = Some(Instant::now());
+    }
+
+    pub(super) fn was_heard_within(&self, length: Duration) -> bool {
+        self.last().is_some_and(|heard| heard.elapsed() < length)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Route {
@@ -94,7 +112,12 @@ impl Search {
         let endpoint = transport::endpoint(&address.to_string()).map_err(Miss::Final)?;
         self.lines += 1;
         let stub = Stub::new(endpoint.connect_lazy()).max_decoding_message_size(MESSAGE_LIMIT);
-        Ok(Line { number: self.lines, address: label(&self.name, address), stub })
+        Ok(Line {
+            number: self.lines,
+            address: label(&self.name, address),
+            stub,
+            heard: Arc::default(),
+        })
     }
 }
 

@@ -87,8 +87,11 @@ impl From<&Command> for proto::Command {
             Command::ReconnectWorker { worker, epoch } => {
                 Kind::ReconnectWorker(wire::ReconnectWorker { worker: worker.0, epoch: epoch.0 })
             }
-            Command::GiveUpAttempt { attempt } => {
-                Kind::GiveUpAttempt(wire::GiveUpAttempt { attempt: Some((*attempt).into()) })
+            Command::GiveUpAttempt { attempt, worker } => {
+                Kind::GiveUpAttempt(wire::GiveUpAttempt {
+                    attempt: Some((*attempt).into()),
+                    worker: worker.0,
+                })
             }
             Command::RecallAttempt { attempt } => {
                 Kind::RecallAttempt(wire::RecallAttempt { attempt: Some((*attempt).into()) })
@@ -160,8 +163,9 @@ impl TryFrom<proto::Command> for Command {
             Kind::ReconnectWorker(wire::ReconnectWorker { worker, epoch }) => {
                 Command::ReconnectWorker { worker: WorkerId(worker), epoch: Epoch(epoch) }
             }
-            Kind::GiveUpAttempt(wire::GiveUpAttempt { attempt }) => {
-                Command::GiveUpAttempt { attempt: required(attempt, "give_up_attempt.attempt")? }
+            Kind::GiveUpAttempt(wire::GiveUpAttempt { attempt, worker }) => {
+                let attempt = required(attempt, "give_up_attempt.attempt")?;
+                Command::GiveUpAttempt { attempt, worker: WorkerId(worker) }
             }
             Kind::RecallAttempt(wire::RecallAttempt { attempt }) => {
                 Command::RecallAttempt { attempt: required(attempt, "recall_attempt.attempt")? }

@@ -93,7 +93,7 @@ fn samples() -> Vec<(&'static str, Command)> {
         ("place_task", Command::PlaceTask(placement(task))),
         ("silence_worker", Command::SilenceWorker { worker, epoch }),
         ("reconnect_worker", Command::ReconnectWorker { worker, epoch }),
-        ("give_up_attempt", Command::GiveUpAttempt { attempt }),
+        ("give_up_attempt", Command::GiveUpAttempt { attempt, worker }),
         ("recall_attempt", Command::RecallAttempt { attempt }),
         ("retire_jobs", Command::RetireJobs { jobs: [JobId(1), JobId(300)].into() }),
         ("drain_worker", Command::DrainWorker { worker, reason: "new disk".to_owned() }),

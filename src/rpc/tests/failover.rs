@@ -1,11 +1,19 @@
 //! Controllers that are gone, hang, or do not know who leads.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{net::TcpListener, time::Instant};
 
 use super::{
-    fake::{Fake, any_port, client, client_within, dead_address, run, services, start},
+    fake::{
+        Fake, any_port, client, client_within, dead_address, run, services, start, start_with_drain,
+    },
     samples,
 };
 use crate::rpc::{
@@ -28,10 +36,10 @@ async fn a_controller_that_refuses_is_passed_over_and_the_good_one_remembered() 
 #[tokio::test]
 async fn when_nobody_is_there_it_says_whom_it_tried() {
     let (one, two) = (dead_address().await, dead_address().await);
-    let api = client_within(&[&one, &two], Duration::from_millis(400));
+    let api = client_within(&[&one, &two], Duration::from_secs(1));
     let began = Instant::now();
     let error = api.cluster().await.unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(began.elapsed() < Duration::from_secs(5));
     assert_eq!(
         error,
         ApiError::new(
@@ -48,7 +56,7 @@ async fn when_nobody_is_there_it_says_whom_it_tried() {
 async fn when_nobody_leads_it_says_so() {
     let server = run(Arc::new(Fake::refusing(ErrorKind::Unavailable, "no leader"))).await;
     let dead = dead_address().await;
-    let api = client_within(&[&server.address, &dead], Duration::from_millis(300));
+    let api = client_within(&[&server.address, &dead], Duration::from_secs(3));
     assert_eq!(
         api.cluster().await,
         Err(ApiError::new(
@@ -98,29 +106,32 @@ async fn calls_go_on_while_controllers_are_killed_and_restarted() {
     let mut servers = [run(fake.clone()).await, run(fake.clone()).await];
     let addresses = servers.each_ref().map(|server| server.address.clone());
     let api = client(&addresses.each_ref().map(String::as_str));
+    let done = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..20)
         .map(|_| {
-            let api = api.clone();
+            let (api, done) = (api.clone(), done.clone());
             tokio::spawn(async move {
-                for _ in 0..50 {
+                for _ in 0..CALLS {
                     assert_eq!(api.submit(samples::submit()).await, Ok(samples::submitted()));
+                    done.fetch_add(1, Ordering::SeqCst);
                 }
             })
         })
         .collect();
-    let mut turn = 0;
-    while callers.iter().any(|caller| !caller.is_finished()) {
-        let socket = servers[turn].socket();
-        servers[turn].task.abort();
-        let _ = (&mut servers[turn].task).await;
-        servers[turn] = start(bind(socket).await, services(fake.clone())).await;
-        turn = 1 - turn;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    for kill in 1..=KILLS {
+        until(|| done.load(Ordering::SeqCst) >= kill * 20 * CALLS / (KILLS + 1)).await;
+        let server = &mut servers[kill % 2];
+        server.task.abort();
+        let _ = (&mut server.task).await;
+        *server = start(bind(server.socket()).await, services(fake.clone())).await;
     }
     for caller in callers {
         caller.await.unwrap();
     }
 }
+
+const CALLS: usize = 50;
+const KILLS: usize = 10;
 
 /// The port was in use a moment ago.
 async fn bind(socket: std::net::SocketAddr) -> TcpListener {
@@ -150,8 +161,9 @@ async fn passing_on_makes_one_try() {
 #[tokio::test]
 async fn shutdown_finishes_what_is_under_way_and_closes_the_port_at_once() {
     let fake = Arc::new(Fake { pause: Duration::from_millis(100), ..Fake::default() });
-    let server = run(fake.clone()).await;
-    let api = client_within(&[&server.address], Duration::from_millis(900));
+    let long = Duration::from_secs(60);
+    let server = start_with_drain(any_port().await, services(fake.clone()), long).await;
+    let api = client_within(&[&server.address], Duration::from_secs(3));
     let under_way = tokio::spawn(api.clone().submit(samples::submit()));
     until(|| !fake.asked().is_empty()).await;
     server.shutdown.cancel();
@@ -172,12 +184,12 @@ async fn shutdown_cuts_what_would_never_end() {
     let began = Instant::now();
     server.shutdown.cancel();
     server.task.await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(hanging.await.unwrap().unwrap_err().kind, ErrorKind::Unavailable);
 }
 
 async fn until(condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -185,9 +197,9 @@ async fn until(condition: impl Fn() -> bool) {
 }
 
 async fn until_refused(socket: std::net::SocketAddr) {
-    let deadline = Instant::now() + Duration::from_millis(100);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while tokio::net::TcpStream::connect(socket).await.is_ok() {
-        assert!(Instant::now() < deadline, "the port stays open while the server drains");
+        assert!(Instant::now() < deadline, "the port stays open");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -172,10 +172,18 @@ pub async fn dead_address() -> String {
 }
 
 pub async fn start(listener: TcpListener, services: Services) -> Running {
+    start_with_drain(listener, services, Duration::from_millis(200)).await
+}
+
+pub async fn start_with_drain(
+    listener: TcpListener,
+    services: Services,
+    drain: Duration,
+) -> Running {
     let address = listener.local_addr().unwrap().to_string();
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone().cancelled_owned();
-    let task = tokio::spawn(serve(listener, services, stop, Duration::from_millis(200)));
+    let task = tokio::spawn(serve(listener, services, stop, drain));
     Running { address, shutdown, task }
 }
 
@@ -191,8 +199,9 @@ impl Running {
     }
 }
 
+/// With more time than a busy machine needs.
 pub fn client(addresses: &[&str]) -> Client {
-    client_within(addresses, Duration::from_secs(10))
+    client_within(addresses, Duration::from_secs(60))
 }
 
 pub fn client_within(addresses: &[&str], deadline: Duration) -> Client {

@@ -79,7 +79,7 @@ async fn a_log_that_breaks_for_good_says_why() {
     assert_eq!(chunks, [Ok(samples::chunk(0, "a")), Err(gone)]);
 
     *fake.logs.lock().unwrap() = (0..1000).map(|_| vec![broken()]).collect();
-    let api = client_within(&[&server.address], Duration::from_millis(300));
+    let api = client_within(&[&server.address], Duration::from_secs(3));
     let chunks: Vec<_> = api.logs(samples::log_request()).await.unwrap().collect().await;
     let message =
         format!("no controller could answer: tried {} (the leader changed)", server.address);

@@ -22,7 +22,6 @@ fn queues_then_priorities_then_the_order_of_submission() {
             4.0 -> a
             1.0 -> a
             1 wait: PRIORITY
-            a kept for 5 until some time
             3.0 -> a
             2.0 -> a
         "#]],
@@ -156,13 +155,11 @@ fn an_array_is_spread_until_it_may_not() {
             2.1 -> b
             1 wait: MAX_RUNNING
             1 wait: PRIORITY
-            a kept for 2 until some time
             1.0.1 ended: SUCCESS
             task 1.0 is over: SUCCESS
             1.3 -> a
             1 wait: MAX_RUNNING
             1 wait: PRIORITY
-            a kept for 2 until some time
         "#]],
     );
 }
@@ -219,11 +216,9 @@ fn second_tries_go_first_when_their_time_has_come() {
             task 1.2 waits again
             1.0 -> a
             1 wait: PRIORITY
-            a kept for 1 until some time
             again at 12:00:00.500
             1.2 -> a
             1 wait: PRIORITY
-            a kept for 1 until some time
         "#]],
     );
 }
@@ -248,7 +243,6 @@ fn a_place_where_it_failed_is_avoided_while_there_is_another() {
             task 1.0 waits again
             2.0.1 placed
             1 wait: RESOURCES
-            b kept for 1 until some time
             1 one: RESOURCES
             2 filler: STARTING
             worker b is silent
@@ -279,7 +273,6 @@ fn a_gang_takes_so_many_workers_or_none() {
             1.0 -> a gpu 0 gpu 1 ranks 0..2 + b gpu 0 gpu 1 ranks 2..4 + c gpu 0 gpu 1 ranks 4..6
             1 wait: PRIORITY
             2 wait: INFEASIBLE
-            a b kept for 2 until some time
             1 three: STARTING
             2 two: RESOURCES
             3 four: INFEASIBLE

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::model::{
     Attempt, AttemptId, EndReason, Ending, Epoch, Job, Millis, Part, PartStatus, Placement, Retry,
-    RetryCause, Slice, StopReason, Task, TaskId, TaskStatus, Timestamp, WorkerId,
+    RetryCause, Slice, StopReason, Task, TaskId, TaskStatus, Timestamp, Worker, WorkerId,
 };
 use crate::state::{Event, Rejection, State, apply::Outcome};
 
@@ -151,29 +151,19 @@ impl State {
         Ok(events)
     }
 
-    pub(super) fn give_up_attempt(&mut self, id: AttemptId) -> Outcome {
+    /// Only the part on `worker`: another part's worker may be silent as well, but not for long enough yet.
+    pub(super) fn give_up_attempt(&mut self, id: AttemptId, worker: WorkerId) -> Outcome {
         let attempt = self.live_attempt(id).ok_or(Rejection::StaleAttempt(id))?;
-        let silent: Vec<WorkerId> = attempt
-            .parts
-            .iter()
-            .filter(|part| part.is_live())
-            .map(|part| part.slice.worker)
-            .filter(|worker| self.workers.get(worker).is_none_or(|row| !row.is_connected()))
-            .collect();
-        let first = attempt.parts[0].slice.worker;
-        if silent.is_empty() {
-            return Err(Rejection::WorkerNotSilent(first));
+        if !attempt.part_on(worker).is_some_and(Part::is_live) {
+            return Err(Rejection::NoSuchPart(id, worker));
+        }
+        if self.workers.get(&worker).is_some_and(Worker::is_connected) {
+            return Err(Rejection::WorkerNotSilent(worker));
         }
         let mut events = Vec::new();
-        for worker in silent {
-            self.close_part(
-                id,
-                worker,
-                self.node_lost("its worker was out of touch for too long"),
-                &mut events,
-            );
-            self.promote_prefetched(worker, &mut events);
-        }
+        let ending = self.node_lost("its worker was out of touch for too long");
+        self.close_part(id, worker, ending, &mut events);
+        self.promote_prefetched(worker, &mut events);
         Ok(events)
     }
 

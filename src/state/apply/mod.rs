@@ -61,7 +61,7 @@ impl State {
             Command::PlaceTask(placement) => self.place_task(placement),
             Command::SilenceWorker { worker, epoch } => self.silence_worker(worker, epoch),
             Command::ReconnectWorker { worker, epoch } => self.reconnect_worker(worker, epoch),
-            Command::GiveUpAttempt { attempt } => self.give_up_attempt(attempt),
+            Command::GiveUpAttempt { attempt, worker } => self.give_up_attempt(attempt, worker),
             Command::RecallAttempt { attempt } => self.recall_attempt(attempt),
             Command::RetireJobs { jobs } => Ok(self.retire_jobs(jobs)),
             Command::DrainWorker { worker, reason } => self.drain_worker(worker, reason),

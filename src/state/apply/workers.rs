@@ -31,13 +31,15 @@ impl State {
             self.counters.workers_registered += 1;
             WorkerId(self.counters.workers_registered)
         });
-        let (mode, old_epoch) = match known {
-            Some((_, worker)) => (worker.mode, worker.epoch),
-            None => (Mode::Active, registration.epoch),
+        let (mode, old_epoch, was_ephemeral) = match known {
+            Some((_, worker)) => (worker.mode, worker.epoch, worker.ephemeral),
+            None => (Mode::Active, registration.epoch, true),
         };
         if registration.epoch > old_epoch {
             self.lose_attempts_on(id, "its machine started anew", &mut events);
         }
+        // What runs there may still go by the longer time that a standing worker grants: it must not be given up sooner.
+        let is_idle = self.attempts_on(id).next().is_none();
         let worker = Worker {
             uuid: registration.uuid,
             name: registration.name,
@@ -49,7 +51,7 @@ impl State {
             gpus: registration.gpus,
             labels: registration.labels,
             backends: registration.backends,
-            ephemeral: registration.ephemeral,
+            ephemeral: registration.ephemeral && (was_ephemeral || is_idle),
             mode,
             link: Link::Connected,
             registered_at: self.counters.now,

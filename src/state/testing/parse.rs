@@ -114,7 +114,11 @@ pub(super) fn line(line: &str, world: &World) -> Line {
             };
             Command::UpdateGpus { worker, epoch: epoch(&mut words, state, worker), gpus }
         }
-        "giveup" => Command::GiveUpAttempt { attempt: words.parse() },
+        "giveup" => {
+            let attempt = words.parse();
+            let (worker, _) = part(&mut words, state, attempt);
+            Command::GiveUpAttempt { attempt, worker }
+        }
         "recall" => Command::RecallAttempt { attempt: words.parse() },
         "forget" => Command::ForgetWorker { worker: words.worker(state) },
         "drain" => Command::DrainWorker {

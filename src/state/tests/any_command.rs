@@ -237,7 +237,7 @@ fn leader() -> impl Strategy<Value = Command> {
             .prop_map(|(worker, epoch)| Command::SilenceWorker { worker, epoch }),
         2 => (worker_id(), epoch())
             .prop_map(|(worker, epoch)| Command::ReconnectWorker { worker, epoch }),
-        1 => attempt_id().prop_map(|attempt| Command::GiveUpAttempt { attempt }),
+        1 => (attempt_id(), worker_id()).prop_map(|(attempt, worker)| Command::GiveUpAttempt { attempt, worker }),
         1 => attempt_id().prop_map(|attempt| Command::RecallAttempt { attempt }),
         1 => prop::collection::btree_set(job_id(), 0..3)
             .prop_map(|jobs| Command::RetireJobs { jobs }),

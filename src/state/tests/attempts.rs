@@ -345,7 +345,7 @@ fn the_clusters_faults_are_not_the_jobs() {
             1.0.3 ended: PREEMPTED
             task 1.0 waits again
             job 1 one: RECOVERING
-            task 1.0: RECOVERING not before 12:00:20, 0 own failures, 3 others, avoids b
+            task 1.0: RECOVERING not before 12:00:20, 0 own failures, 3 others
             worker a w1 e1: 8/8 CPUs, 16G/16G memory
             worker b w2 e1: 8/8 CPUs, 16G/16G memory
             1.0.4 placed

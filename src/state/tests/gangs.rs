@@ -149,7 +149,7 @@ fn a_lost_part_is_the_clusters_fault() {
     check_three(
         "silence b
          +1h
-         giveup 1.0.1
+         giveup 1.0.1 on b
          show
          end 1.0.1 on a GANG_FAILED
          end 1.0.1 on c GANG_FAILED
@@ -172,7 +172,7 @@ fn a_lost_part_is_the_clusters_fault() {
             task 1.0 waits again
             job 1 gang: RECOVERING
             job 2 small: QUEUED, queued 0
-            task 1.0: RECOVERING, 0 own failures, 1 others, avoids a, avoids b, avoids c
+            task 1.0: RECOVERING, 0 own failures, 1 others, avoids b
             worker a w1 e1: 4/4 CPUs, 16G/16G memory, gpu 0 80G/80G, gpu 1 80G/80G, gpu 2 80G/80G, gpu 3 80G/80G
             worker b w2 e1: 4/4 CPUs, 16G/16G memory, gpu 0 80G/80G, gpu 1 80G/80G, gpu 2 80G/80G, gpu 3 80G/80G silent since 12:00:00
             worker c w3 e1: 4/4 CPUs, 16G/16G memory, gpu 0 80G/80G, gpu 1 80G/80G, gpu 2 80G/80G, gpu 3 80G/80G
@@ -240,12 +240,15 @@ fn what_a_person_said_stands_above_what_follows_from_it() {
 }
 
 #[test]
-fn two_lost_workers_are_given_up_at_one_time() {
+fn two_lost_workers_are_given_up_one_by_one() {
     check_three(
         "silence a
          silence c
          +1h
-         giveup 1.0.1
+         giveup 1.0.1 on a
+         giveup 1.0.1 on b
+         giveup 1.0.1 on a
+         giveup 1.0.1 on c
          forget a
          end 1.0.1 on b GANG_FAILED
          show",
@@ -262,7 +265,7 @@ fn two_lost_workers_are_given_up_at_one_time() {
             task 1.0 waits again
             job 1 gang: RECOVERING
             job 2 small: QUEUED, queued 0
-            task 1.0: RECOVERING, 0 own failures, 1 others, avoids w1, avoids b, avoids c
+            task 1.0: RECOVERING, 0 own failures, 1 others, avoids w1, avoids c
             worker b w2 e1: 4/4 CPUs, 16G/16G memory, gpu 0 80G/80G, gpu 1 80G/80G, gpu 2 80G/80G, gpu 3 80G/80G
             worker c w3 e1: 4/4 CPUs, 16G/16G memory, gpu 0 80G/80G, gpu 1 80G/80G, gpu 2 80G/80G, gpu 3 80G/80G silent since 12:00:00
         "#]],

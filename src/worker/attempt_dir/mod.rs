@@ -56,6 +56,13 @@ pub struct AttemptDir {
     path: PathBuf,
 }
 
+/// A record that was written and may not be on the disk yet.
+#[derive(Debug)]
+pub struct Unsynced {
+    file: File,
+    directory: File,
+}
+
 /// A path to a socket in a directory whose own path may be too long for a socket's address.
 #[derive(Debug)]
 pub struct SocketPath {
@@ -129,6 +136,15 @@ impl DataDir {
         let directory = File::open(&self.root)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()));
         Ok(SocketPath { _directory: directory, path })
+    }
+}
+
+impl Unsynced {
+    /// # Errors
+    /// The disk does not take it.
+    pub fn sync(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.directory.sync_all()
     }
 }
 
@@ -223,8 +239,16 @@ impl AttemptDir {
     /// # Errors
     /// It cannot be written.
     pub fn write_exit(&self, exit: &Exit) -> io::Result<()> {
-        self.replace("exit.json", exit)?.sync_all()?;
-        File::open(&self.path)?.sync_all()
+        self.publish_exit(exit)?.sync()
+    }
+
+    /// For all to see, but lost with the machine's power until it is [synced](Unsynced::sync).
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn publish_exit(&self, exit: &Exit) -> io::Result<Unsynced> {
+        let directory = File::open(&self.path)?;
+        Ok(Unsynced { file: self.replace("exit.json", exit)?, directory })
     }
 
     /// A record cut short by a loss of power counts as none.

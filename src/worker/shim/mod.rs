@@ -20,10 +20,11 @@ use self::{
     stop::{Ladder, Rung},
 };
 use crate::{
-    model::{AttemptId, Millis, Timestamp},
+    model::{AttemptId, LostAfter, Millis, Timestamp},
     worker::{
         attempt_dir::{
-            AttemptDir, Claim, DataDir, Ended, Exit, Launch, StopCause, Stopped, Tree, write_line,
+            AttemptDir, Claim, DataDir, Ended, Exit, Launch, StopCause, Stopped, Tree, Unsynced,
+            write_line,
         },
         clock::{BootTime, wall_clock},
         contact::last_contact,
@@ -34,7 +35,7 @@ use crate::{
 };
 
 /// What is stopped for want of contact gets no more time than this: another copy may be about to start elsewhere.
-const LOST_CONTACT_GRACE: Millis = Millis::from_secs(5);
+const LOST_CONTACT_GRACE: Millis = LostAfter::GRACE;
 /// The agent may be busy; it looks by itself each second anyway.
 const NOTIFY_PATIENCE: Duration = Duration::from_millis(200);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -153,9 +154,9 @@ impl Shim {
             if self.climb_ladder(now) == Some(Rung::GiveUp) {
                 return self.finish(Tree::Unkillable(pids_alive()));
             }
-            match sys::wait_signal(self.wait_at_most(next_look)).and_then(Signal::from_named_raw) {
-                Some(Signal::TERM | Signal::INT) => self.obey_intent(Some(StopCause::Shutdown)),
-                _ => {}
+            let signal = sys::wait_signal(self.wait_at_most(next_look));
+            if matches!(signal.and_then(Signal::from_named_raw), Some(Signal::TERM | Signal::INT)) {
+                self.obey_intent(Some(StopCause::Shutdown));
             }
         }
     }
@@ -205,7 +206,7 @@ impl Shim {
     /// The main process has ended before others of its tree: records that, and sees to the others.
     fn drain(&mut self) {
         // Not the last word, so a failure costs nothing yet.
-        let _ = self.write_exit(Tree::Draining(pids_alive()));
+        let _ = self.publish_exit(Tree::Draining(pids_alive())).and_then(Unsynced::sync);
         let now = BootTime::now();
         match &mut self.ladder {
             Some(ladder) => ladder.main_ended(now),
@@ -217,16 +218,18 @@ impl Shim {
         if self.exit.is_none() {
             self.exit = Some(self.describe_end(Ended::Stuck));
         }
-        self.write_last_word(tree)?;
+        let written = self.write_last_word(tree)?;
+        // The room it leaves is free, whether or not the record has reached the disk; and once the controllers have
+        // committed how it ended, the record is not needed any more.
         notify(&self.data, self.launch.attempt);
-        Ok(())
+        written.sync()
     }
 
     /// How a job ended is known to nobody else, so a full disk is waited out, for as long as the directory is there.
-    fn write_last_word(&mut self, tree: Tree) -> io::Result<()> {
+    fn write_last_word(&mut self, tree: Tree) -> io::Result<Unsynced> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.write_exit(tree.clone()) {
+            match self.publish_exit(tree.clone()) {
                 Err(error) if self.dir.path().exists() => {
                     eprintln!("cannot record the end of {}: {error}", self.launch.attempt);
                 }
@@ -237,12 +240,12 @@ impl Shim {
         }
     }
 
-    fn write_exit(&mut self, tree: Tree) -> io::Result<()> {
+    fn publish_exit(&mut self, tree: Tree) -> io::Result<Unsynced> {
         let exit = self.exit.as_mut().expect("written only once the main process's end is known");
         exit.cpu_time = Millis(u64::try_from(self.usage.cpu.as_millis()).unwrap_or(u64::MAX));
         exit.max_rss_bytes = self.usage.max_rss_bytes;
         exit.tree = tree;
-        self.dir.write_exit(exit)
+        self.dir.publish_exit(exit)
     }
 
     /// Each limit is passed once. Lost contact also shortens a stop that is under way.

@@ -160,14 +160,21 @@ impl Supervisor {
         blocking(move || Ok(signal_group(&dir, &boot_id, attempt, known))).await?
     }
 
-    /// The controllers have settled this attempt: it will not be found again, only its output stays for a while.
+    /// The controllers have settled these attempts: they will not be found again, only their output stays for a while.
     ///
     /// # Errors
-    /// It cannot be put aside.
-    pub async fn forget(&self, attempt: AttemptId) -> Result<(), Error> {
-        let dir = self.dir.clone();
-        blocking(move || dir.settle(attempt)).await?;
-        self.command(Command::Forget(attempt)).await
+    /// One cannot be put aside; asking again for all of them is safe.
+    pub fn forget(
+        &self,
+        attempts: Vec<AttemptId>,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (dir, commands) = (self.dir.clone(), self.commands.clone());
+        async move {
+            let settled = attempts.clone();
+            blocking(move || settled.into_iter().try_for_each(|attempt| dir.settle(attempt)))
+                .await?;
+            send(&commands, Command::Forget(attempts)).await
+        }
     }
 
     /// Ends the watch, not the attempts.
@@ -179,9 +186,13 @@ impl Supervisor {
     }
 
     async fn command(&self, command: Command) -> Result<(), Error> {
-        let sent = self.commands.send(command).await;
-        sent.map_err(|_| Error::Io(io::Error::other("the supervisor has ended")))
+        send(&self.commands, command).await
     }
+}
+
+async fn send(commands: &mpsc::Sender<Command>, command: Command) -> Result<(), Error> {
+    let sent = commands.send(command).await;
+    sent.map_err(|_| Error::Io(io::Error::other("the supervisor has ended")))
 }
 
 impl Events {

@@ -1,7 +1,7 @@
 //! Follows the attempts: shims tell when to look, and in case that is missed, each living attempt is looked at every second.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -37,7 +37,7 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 pub enum Command {
     Launch { wanted: Vec<AttemptId>, failed: BTreeMap<AttemptId, Exit> },
     Look(AttemptId),
-    Forget(AttemptId),
+    Forget(Vec<AttemptId>),
 }
 
 #[derive(Debug)]
@@ -122,16 +122,16 @@ impl Watcher {
                     self.tell(Event::Ended { attempt, exit });
                 }
                 for attempt in wanted {
-                    if !self.attempts.contains_key(&attempt) {
-                        self.attempts.insert(attempt, Watched::new(LaunchState::Wanted));
+                    if let Entry::Vacant(place) = self.attempts.entry(attempt) {
+                        place.insert(Watched::new(LaunchState::Wanted));
                         self.wanted.push_back(attempt);
                     }
                 }
                 self.ask().await;
             }
             Command::Look(attempt) => self.look(vec![attempt]).await,
-            Command::Forget(attempt) => {
-                self.attempts.remove(&attempt);
+            Command::Forget(attempts) => {
+                attempts.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The worker's agent as it must behave around `worker::reconcile`: whole reports, obedience to the latest leader only, and
 //! nothing forgotten before the orders have dropped it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drigs::model::{
-    AttemptId, AttemptReport, Ending, EndReason, GpuHealth, Millis, Order, Orders, Phase,
+    AttemptId, AttemptReport, EndReason, Ending, GpuHealth, Millis, Order, Orders, Phase,
     StopReason, Timestamp,
 };
 use drigs::worker::reconcile::{Action, Capacity, Local, StopCause, reconcile};
@@ -17,6 +17,8 @@ use super::world::{Happening, MINUTE, SECOND, Time, World};
 pub struct Agent {
     pub incarnation: u64,
     pub session: Option<usize>,
+    /// All that it ever opened.
+    sessions: BTreeSet<usize>,
     welcomed: bool,
     /// When a controller last said anything, by the true time.
     heard: Time,
@@ -62,6 +64,7 @@ impl World {
         it.agent = Some(Agent {
             incarnation,
             session: None,
+            sessions: BTreeSet::new(),
             welcomed: false,
             heard: now,
             hint: None,
@@ -93,7 +96,8 @@ impl World {
     pub fn dial(&mut self, number: usize, incarnation: u64) {
         let controllers = self.controllers.len() as u64;
         let anyone = self.dice.below(controllers) as usize;
-        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation) else {
+        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation)
+        else {
             return;
         };
         let controller = agent.hint.take().unwrap_or(anyone);
@@ -108,6 +112,7 @@ impl World {
         let now = self.now;
         let agent = self.agent(number).expect("seen above");
         agent.session = Some(session);
+        agent.sessions.insert(session);
         agent.welcomed = false;
         agent.heard = now;
         let it = &self.machines[number];
@@ -121,7 +126,8 @@ impl World {
         let interval = self.lease.length.0 / 4;
         let patience = self.lease.length.0 / 2;
         let now = self.now;
-        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation) else {
+        let Some(agent) = self.agent(number).filter(|agent| agent.incarnation == incarnation)
+        else {
             return;
         };
         if agent.session.is_none() || agent.heard + patience < now {
@@ -217,6 +223,10 @@ impl World {
         let it = &mut self.machines[number];
         let time = it.time(now);
         let Some(agent) = &mut it.agent else { return };
+        // A connection does not outlive its agent.
+        if !agent.sessions.contains(&session) {
+            return;
+        }
         if orders.stamp < it.disk.stamp && !trusts_all {
             *self.met.entry("stale orders refused").or_default() += 1;
             return;
@@ -251,7 +261,8 @@ impl World {
         let orders = it.agent.as_ref().and_then(|agent| agent.orders.clone());
         let Some(orders) = orders else { return false };
         let mut local: BTreeMap<AttemptId, Local> = BTreeMap::new();
-        for report in it.disk.results.values().filter(|it| it.epoch == self.machines[number].epoch) {
+        for report in it.disk.results.values().filter(|it| it.epoch == self.machines[number].epoch)
+        {
             local.insert(report.attempt, Local::Ended);
         }
         if restarts {

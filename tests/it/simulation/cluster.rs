@@ -264,7 +264,12 @@ impl World {
         it.store.write(&mut it.state);
         it.applied += 1;
         if !skipped {
-            assert_eq!(outcomes, self.log.outcomes[index], "replica {number} at entry {}", index + 1);
+            assert_eq!(
+                outcomes,
+                self.log.outcomes[index],
+                "replica {number} at entry {}",
+                index + 1
+            );
         }
         if self.dice.one_in(40) {
             let it = &mut self.controllers[number];
@@ -538,17 +543,20 @@ impl World {
             silent.map(|(id, _)| *id)
         };
         if self.has(Plant::GivenUpWhenSilent) {
-            let attempts = silent().flat_map(|id| it.state.attempts_on(id));
-            return attempts.map(|attempt| Command::GiveUpAttempt { attempt }).collect();
+            let give_up = |worker| {
+                let attempts = it.state.attempts_on(worker);
+                attempts.map(move |attempt| Command::GiveUpAttempt { attempt, worker })
+            };
+            return silent().flat_map(give_up).collect();
         }
         if self.has(Plant::GivenUpWithoutTheLease) {
             let mut commands = Vec::new();
-            for id in silent() {
-                for order in reconcile::orders(&it.state, id, self.lease) {
+            for worker in silent() {
+                for order in reconcile::orders(&it.state, worker, self.lease) {
                     if let LostAfter::After(length) = order.lost_after
-                        && lead.leases.silent_since(id) + length < now
+                        && lead.leases.silent_since(worker) + length < now
                     {
-                        commands.push(Command::GiveUpAttempt { attempt: order.attempt });
+                        commands.push(Command::GiveUpAttempt { attempt: order.attempt, worker });
                     }
                 }
             }

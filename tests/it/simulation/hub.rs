@@ -97,7 +97,8 @@ impl World {
             return;
         }
         self.renew(number, worker);
-        let answers = &mut self.controllers[number].sessions.get_mut(&session).expect("seen").answers;
+        let answers =
+            &mut self.controllers[number].sessions.get_mut(&session).expect("seen").answers;
         *answers = report.max(*answers);
         self.corrupt_reports(number, epoch, &mut attempts);
         let state = &self.controllers[number].state;
@@ -167,9 +168,8 @@ impl World {
     /// Whatever was applied: sessions whose orders it changed hear of it at once.
     pub fn orders_changed(&mut self, number: usize) {
         let it = &self.controllers[number];
-        let changed = |entry: &Session| {
-            Some(it.state.orders_version(entry.worker)) != entry.version
-        };
+        let changed =
+            |entry: &Session| Some(it.state.orders_version(entry.worker)) != entry.version;
         let changed = it.sessions.iter().filter(|(_, entry)| changed(entry)).map(|(id, _)| *id);
         for session in changed.collect::<Vec<_>>() {
             self.send_orders(number, session);

@@ -149,9 +149,6 @@ impl Machine {
     }
 }
 
-/// The most that a shim waits between the loss of contact and the kill.
-pub const LOST_CONTACT_GRACE: Millis = LostAfter::GRACE;
-
 impl World {
     pub fn boot(&mut self, number: usize) {
         let keeps_epoch = self.has(Plant::EpochKeptOverReboot);
@@ -263,11 +260,12 @@ impl World {
             ending.signal = Some(9);
             return self.process_ends(number, attempt, ending, How::Stopped);
         }
-        let dies_soon = |it: Stopping| it.dies_at <= now + LOST_CONTACT_GRACE.0;
+        let lost_grace = LostAfter::GRACE;
+        let dies_soon = |it: Stopping| it.dies_at <= now + lost_grace.0;
         let lost = self.lost_at(number, &process).is_some_and(|at| at <= now);
         if lost && !process.stopping.is_some_and(dies_soon) {
             self.met("ended for loss of contact");
-            self.stop(number, attempt, EndReason::NodeLost, LOST_CONTACT_GRACE);
+            self.stop(number, attempt, EndReason::NodeLost, lost_grace);
         } else if self.times_out_at(number, &process).is_some_and(|at| at <= now) {
             self.met("time limit");
             self.stop(number, attempt, EndReason::Timeout, Millis(u64::MAX));

@@ -9,7 +9,7 @@ use drigs::model::{
 };
 use drigs::state::{Batch, Change, Changes, Command, Event, Outcome, State, SubmitJob, Target};
 
-use super::machine::{How, LOST_CONTACT_GRACE, Process};
+use super::machine::{How, Process};
 use super::world::World;
 
 #[derive(Default)]
@@ -141,7 +141,8 @@ impl World {
             truth.attempts_on(*worker).map(move |attempt| (attempt, machine)).collect()
         };
         match command {
-            Command::EndPart { attempt, worker, .. } => {
+            Command::EndPart { attempt, worker, .. }
+            | Command::GiveUpAttempt { attempt, worker } => {
                 let machine = self.oracle.machine_of.get(worker);
                 machine.map(|machine| (*attempt, *machine)).into_iter().collect()
             }
@@ -150,12 +151,6 @@ impl World {
                 known.map_or_else(Vec::new, |(id, _)| on(id))
             }
             Command::ForgetWorker { worker } if truth.workers.contains(worker) => on(worker),
-            Command::GiveUpAttempt { attempt } => {
-                let Some(row) = truth.live_attempt(*attempt) else { return Vec::new() };
-                let parts = row.parts.iter().filter(|part| part.is_live());
-                let machines = parts.map(|part| self.oracle.machine_of[&part.slice.worker]);
-                machines.map(|machine| (*attempt, machine)).collect()
-            }
             _ => Vec::new(),
         }
     }
@@ -371,7 +366,7 @@ impl World {
         if it.up {
             let order = self.lost_after(attempt);
             if let Some(end) = it.runs_until(order) {
-                let gone = it.when(end + LOST_CONTACT_GRACE.0);
+                let gone = it.when(end + LostAfter::GRACE.0);
                 assert!(
                     it.disk.contact.is_none() || self.now > gone,
                     "{attempt} is given up {} ms too soon",
@@ -442,9 +437,9 @@ impl World {
     }
 
     fn live_processes(&self) -> impl Iterator<Item = (AttemptId, usize)> + '_ {
-        self.machines.iter().flat_map(|machine| {
-            machine.processes.keys().map(|attempt| (*attempt, machine.number))
-        })
+        self.machines
+            .iter()
+            .flat_map(|machine| machine.processes.keys().map(|attempt| (*attempt, machine.number)))
     }
 
     /// What lives on a machine never holds more than it has.

@@ -151,7 +151,8 @@ impl World {
 
     fn spec(&mut self, name: String) -> JobSpec {
         let mut env = BTreeMap::new();
-        let usual = self.dice.pick(&[100, SECOND, 20 * SECOND, 20 * SECOND, 2 * MINUTE, 10 * MINUTE]);
+        let usual =
+            self.dice.pick(&[100, SECOND, 20 * SECOND, 20 * SECOND, 2 * MINUTE, 10 * MINUTE]);
         let fails = self.dice.pick(&[0, 0, 10, 60]);
         let array = self.array();
         let usual = if array.is_some() { usual.min(10 * SECOND) } else { usual };
@@ -248,11 +249,8 @@ impl World {
     /// The faults are over: whoever holds something up lets it go.
     pub fn tidy_up(&mut self) {
         let truth = &self.oracle.truth;
-        let mut commands: Vec<Command> = truth
-            .workers
-            .keys()
-            .map(|worker| Command::ResumeWorker { worker: *worker })
-            .collect();
+        let mut commands: Vec<Command> =
+            truth.workers.keys().map(|worker| Command::ResumeWorker { worker: *worker }).collect();
         for (job, row) in truth.jobs.iter().filter(|(_, row)| !row.is_finished()) {
             commands.push(match row.spec.tasks() > 1000 || !self.is_feasible(&row.spec) {
                 true => Command::CancelTasks { target: Target::Job(*job), by: "ada".into() },

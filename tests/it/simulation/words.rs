@@ -11,9 +11,17 @@ pub enum Up {
 
 #[derive(Clone, Debug)]
 pub enum Down {
-    Welcome { worker: WorkerId, epoch: Epoch },
+    Welcome {
+        worker: WorkerId,
+        epoch: Epoch,
+    },
     /// Not the leader, or not any more.
-    Redirect { leader: Option<usize> },
+    Redirect {
+        leader: Option<usize>,
+    },
     Refused,
-    Orders { answers: u64, orders: Orders },
+    Orders {
+        answers: u64,
+        orders: Orders,
+    },
 }
