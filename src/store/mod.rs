@@ -19,5 +19,12 @@ pub use self::rows::Rows;
 pub use self::snapshot::Snapshot;
 pub use self::state_db::{Applied, Loaded, Snapshots, StateDb};
 
+/// Makes every later write to the log fail, as a dying disk does.
+#[cfg(test)]
+pub(crate) fn sabotage(log: &std::path::Path) {
+    let connection = rusqlite::Connection::open(log).expect("the log is there");
+    connection.execute_batch("DROP TABLE entries").expect("nobody holds it for long");
+}
+
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("worker", &["model", "rpc", "telemetry"]),
     ("cli", &["model", "rpc", "telemetry"]),
     ("telemetry", &[]),
-    ("role", &["controller", "worker", "telemetry"]),
+    ("role", &["controller", "worker", "model", "telemetry"]),
 ];
 
 /// Words that only some rooms may know. Peers carry generated messages, so raft knows of them beside rpc.

@@ -122,8 +122,7 @@ async fn a_disk_that_fails_ends_the_replica() {
     let cluster = Cluster::started(1).await;
     cluster.submit(1).await;
     // As if the file were pulled away under it: SQLite can not begin a transaction any more.
-    let other = rusqlite::Connection::open(cluster.path(1).join("log.db")).unwrap();
-    other.execute_batch("DROP TABLE entries").unwrap();
+    crate::store::sabotage(&cluster.path(1).join("log.db"));
     let proposed = cluster.raft(1).propose(vec![super::harness::submission()]).await;
     assert!(proposed.is_err());
     let fatals = cluster.nodes[&1].fatals.clone();
