@@ -452,7 +452,7 @@ impl Drigs {
                 faults.push(format!("{name} is {:?} as attempt {attempt}", task.status));
             }
             let words = common::process::words(start.pid);
-            if !words.first().is_some_and(|word| word == "sleep") {
+            if words.first().is_none_or(|word| word != "sleep") {
                 faults.push(format!("the process of {name} is gone"));
             }
         }

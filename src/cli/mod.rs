@@ -74,7 +74,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Submit a command, a script or a file
-    Submit(submit::SubmitArgs),
+    Submit(Box<submit::SubmitArgs>),
     /// List jobs: those that are not over, unless asked otherwise
     #[command(visible_alias = "queue")]
     Jobs(jobs::JobsArgs),
@@ -204,7 +204,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn carry_out(command: Command, mut session: Session<'_, impl Api>) -> Result<(), Failure> {
     let session = &mut session;
     match command {
-        Command::Submit(args) => submit::run(args, session).await,
+        Command::Submit(args) => submit::run(*args, session).await,
         Command::Jobs(args) => jobs::run(args, session).await,
         Command::Inspect(args) => inspect::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,

@@ -1,7 +1,5 @@
 //! `drigs status`.
 
-use std::fmt::Write as _;
-
 use clap::Args;
 
 use crate::cli::{Session, failure::Failure, watch::Watch};
@@ -29,7 +27,7 @@ fn text(status: &StatusView) -> String {
     );
     let tasks = &status.tasks;
     let mut text = String::new();
-    let mut line = |name: &str, value: String| drop(writeln!(text, "{name:<12} {value}"));
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12} {value}\n"));
     line("Cluster", format!("{}, version {}", status.cluster_id, status.version));
     line(
         "Controllers",

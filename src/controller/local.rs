@@ -255,7 +255,7 @@ impl Local {
         if wants_finished(&filter) && jobs.len() <= limit {
             let stored = self.raft.history().jobs(filter.clone()).await.map_err(internal)?;
             jobs.extend(stored.iter().map(|(id, job)| views::finished_job(*id, job)));
-            jobs.sort_by(|a, b| b.job_id.cmp(&a.job_id));
+            jobs.sort_by_key(|job| std::cmp::Reverse(job.job_id));
             jobs.dedup_by_key(|job| job.job_id);
         }
         let more = jobs.len() > limit;

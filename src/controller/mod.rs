@@ -55,7 +55,8 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let stopping = CancellationToken::new();
 
     let sessions = Sessions::new(raft.clone(), terms.clone());
-    let local = Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock: clock.clone() };
+    let local =
+        Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock: clock.clone() };
     let front = Front::new(local.clone(), config.token.clone());
     let auth = Auth { token: config.token.clone() };
     let services = server::Services::default()

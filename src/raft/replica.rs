@@ -305,7 +305,7 @@ fn leadership(metrics: &Metrics, id: NodeId) -> Leadership {
         leader_address: leader.and_then(|id| Some(nodes.get_node(&id)?.addr.clone())),
         term: metrics.current_term,
         is_me,
-        fence: is_me.then(|| Fence { term: vote.leader_id.term }),
+        fence: is_me.then_some(Fence { term: vote.leader_id.term }),
     }
 }
 

@@ -43,7 +43,7 @@ pub type Inbound = BoxStream<'static, Result<WorkerMessage, ApiError>>;
 pub type Outbound = BoxStream<'static, ControllerMessage>;
 pub type LogUpload = BoxStream<'static, Result<LogChunk, ApiError>>;
 
-/// What one port serves: `Services::default().api(..).hub(..).add(peer_service)`.
+/// What one port serves: `Services::default().api(..).hub(..).merge(peer_service)`.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     routes: Routes,
@@ -61,7 +61,7 @@ impl Services {
         let service = ControllerServer::new(ApiService::new(api, local))
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
-        self.add(InterceptedService::new(service, auth))
+        self.mount(InterceptedService::new(service, auth))
     }
 
     /// Serves workers.
@@ -69,11 +69,10 @@ impl Services {
         let service = HubServer::new(HubService::new(hub))
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
-        self.add(InterceptedService::new(service, auth))
+        self.mount(InterceptedService::new(service, auth))
     }
 
-    /// Mounts a generated service of another room, such as the one for peers.
-    pub fn add<S>(self, service: S) -> Services
+    fn mount<S>(self, service: S) -> Services
     where
         S: Service<http::Request<Body>, Error = Infallible>
             + NamedService

@@ -467,7 +467,7 @@ impl Agent {
 
     /// Nothing waits for this: what is not put aside now is found, reported and settled once more by the next agent.
     fn forget(&mut self, settled: Vec<AttemptId>) {
-        settled.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
+        self.attempts.retain(|attempt, _| !settled.contains(attempt));
         let forget = self.supervisor.forget(settled);
         tokio::spawn(async move {
             if let Err(error) = forget.await {

@@ -41,7 +41,10 @@ const JOB: &[Key] = &[
     }),
     ("gpu", "gpu", gpu),
     ("gpu_sharing", "gpu_sharing", |draft, it| set(&mut draft.gpu_sharing, it.boolean())),
-    ("labels", "labels", |draft, it| Ok(draft.labels = it.pairs()?)),
+    ("labels", "labels", |draft, it| {
+        draft.labels = it.pairs()?;
+        Ok(())
+    }),
     ("time_limit", "time_limit", |draft, it| {
         set(&mut draft.time_limit, it.parse(value::time_limit))
     }),
@@ -85,7 +88,10 @@ const EXECUTION: &[Key] = &[
     ("backend", "container", |draft, it| set(&mut draft.backend, it.parse(value::backend))),
     ("entrypoint", "command", entrypoint),
     ("args", "args", |draft, it| set(&mut draft.args, it.texts())),
-    ("env", "env", |draft, it| Ok(draft.env = it.pairs()?)),
+    ("env", "env", |draft, it| {
+        draft.env = it.pairs()?;
+        Ok(())
+    }),
     ("working_dir", "working_dir", |draft, it| set(&mut draft.working_dir, it.text())),
 ];
 
@@ -103,7 +109,10 @@ const DISTRIBUTION: &[Key] = &[
 const RUNTIME: &[Key] = &[
     ("container", "container", container),
     ("container_image", "container", |draft, it| set(&mut draft.image, it.text())),
-    ("volumes", "volumes", |draft, it| Ok(draft.volumes = it.pairs()?)),
+    ("volumes", "volumes", |draft, it| {
+        draft.volumes = it.pairs()?;
+        Ok(())
+    }),
 ];
 
 const CONTAINER: &[Key] = &[("image", "image", |draft, it| set(&mut draft.image, it.text()))];

@@ -1,6 +1,6 @@
 //! How this controller answers its peers.
 
-use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
@@ -56,7 +56,7 @@ impl PeerService {
     async fn receive(
         &self,
         pieces: &mut Streaming<SnapshotPiece>,
-        file: &PathBuf,
+        file: &Path,
     ) -> Result<(), Status> {
         let mut joiner = Joiner::create(file)?;
         loop {
@@ -83,7 +83,7 @@ impl PeerService {
     async fn install(
         &self,
         pieces: &mut Streaming<SnapshotPiece>,
-        file: &PathBuf,
+        file: &Path,
     ) -> Result<proto::SnapshotResponse, Status> {
         let Some(Piece::Header(header)) = pieces.message().await?.and_then(|first| first.piece)
         else {
@@ -91,7 +91,7 @@ impl PeerService {
         };
         let (vote, meta) = wire::decode_header(header).map_err(invalid)?;
         self.receive(pieces, file).await?;
-        let path = file.clone();
+        let path = file.to_owned();
         let snapshot = blocking(move || Ok(store::Snapshot::received(path)?)).await?;
         if snapshot.applied().cluster_id != self.dir.cluster_id() {
             return Err(Status::failed_precondition("the snapshot is another cluster's"));

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -23,7 +22,6 @@ use crate::state::{Command, Event, Outcome, SubmitJob};
 pub struct Node {
     pub raft: Raft,
     pub fatals: Arc<Mutex<Vec<Fatal>>>,
-    pub address: SocketAddr,
     stop: CancellationToken,
 }
 
@@ -101,7 +99,6 @@ impl Cluster {
         let fatals = Arc::default();
         let raft = Raft::open(self.config(id, &fatals)).await?;
         let listener = TcpListener::from_std(self.listeners[&id].try_clone().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let server = tonic::transport::Server::builder()
             .add_routes(raft.peer_service())
@@ -114,7 +111,7 @@ impl Cluster {
                 () = stopped.cancelled() => {}
             }
         });
-        self.nodes.insert(id, Node { raft, fatals, address, stop });
+        self.nodes.insert(id, Node { raft, fatals, stop });
         Ok(())
     }
 

@@ -83,7 +83,8 @@ fn cut(message: &str) -> String {
     if message.len() <= LONGEST_MESSAGE {
         return message.to_owned();
     }
-    format!("{}…", &message[..message.floor_char_boundary(LONGEST_MESSAGE)])
+    let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &message[..end])
 }
 
 pub(crate) fn too_large(length: impl fmt::Display, limit: impl fmt::Display) -> String {

@@ -127,7 +127,8 @@ async fn history_answers_what_left_memory() {
             indices: crate::model::IndexSet::from_range(0, 1),
             max_running: None,
         });
-        let user = crate::model::UserName::from(if number % 2 == 0 { "ada" } else { "ben" });
+        let user =
+            crate::model::UserName::from(if number.is_multiple_of(2) { "ada" } else { "ben" });
         let key = crate::model::IdempotencyKey::new(number.to_string());
         Command::SubmitJob(Box::new(SubmitJob { spec, user, key }))
     };

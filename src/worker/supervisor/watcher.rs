@@ -131,7 +131,7 @@ impl Watcher {
             }
             Command::Look(attempt) => self.look(vec![attempt]).await,
             Command::Forget(attempts) => {
-                attempts.iter().for_each(|attempt| drop(self.attempts.remove(attempt)));
+                self.attempts.retain(|attempt, _| !attempts.contains(attempt));
             }
         }
     }

@@ -188,7 +188,7 @@ impl World {
             agent.heard = now;
         }
         match word {
-            Down::Welcome { .. } if is_present => {
+            Down::Welcome if is_present => {
                 agent.welcomed = true;
                 let incarnation_epoch = self.machines[number].epoch;
                 let disk = &mut self.machines[number].disk;
@@ -208,7 +208,7 @@ impl World {
                 self.after(pause, Happening::Dial(number, incarnation));
             }
             Down::Orders { answers, orders } => self.obey(number, session, answers, orders),
-            Down::Welcome { .. } | Down::Redirect { .. } | Down::Refused => {}
+            Down::Welcome | Down::Redirect { .. } | Down::Refused => {}
         }
     }
 

@@ -82,7 +82,6 @@ pub struct Lead {
 
 /// A worker's session as its controller sees it.
 pub struct Session {
-    pub machine: usize,
     pub worker: WorkerId,
     pub term: u64,
     pub answers: u64,
@@ -504,7 +503,7 @@ impl World {
         }
         let it = &self.controllers[number];
         let lead = it.lead.as_ref().expect("it leads");
-        let limits = Limits { placements: 64, finished_jobs: 12, ..Limits::default() };
+        let limits = Limits { placements: 64, finished_jobs: 12 };
         let mut commands = reconcile::reconcile(&it.state, &lead.leases, it.time(now), limits);
         commands.extend(self.planted_decisions(number));
         if commands.is_empty() {

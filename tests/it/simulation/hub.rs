@@ -69,11 +69,12 @@ impl World {
         let Some(worker) = registered else { return };
         let it = &mut self.controllers[number];
         let Some(term) = it.lead.as_ref().map(|lead| lead.term) else { return };
-        let Some(epoch) = it.state.workers.get(&worker).map(|worker| worker.epoch) else { return };
-        let machine = self.sessions[session].machine;
-        let entry = Session { machine, worker, term, answers: 0, version: None };
+        if !it.state.workers.contains(&worker) {
+            return;
+        }
+        let entry = Session { worker, term, answers: 0, version: None };
         it.sessions.insert(session, entry);
-        self.send_down(session, Down::Welcome { worker, epoch });
+        self.send_down(session, Down::Welcome);
     }
 
     fn take_report(

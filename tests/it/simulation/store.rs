@@ -18,10 +18,11 @@ pub struct Store {
 impl Store {
     /// Of a cluster to which nothing has happened yet.
     pub fn of(state: &State) -> Self {
-        let mut store = Store::default();
-        store.queues = state.queues.iter().map(|(name, row)| (name.clone(), row.clone())).collect();
-        store.counters = state.counters.clone();
-        store
+        Store {
+            queues: state.queues.iter().map(|(name, row)| (name.clone(), row.clone())).collect(),
+            counters: state.counters.clone(),
+            ..Store::default()
+        }
     }
 
     pub fn write(&mut self, state: &mut State) {

@@ -1,6 +1,6 @@
 //! What workers and controllers say to each other, as `rpc::session` has it but without what only people read.
 
-use drigs::model::{AttemptReport, Epoch, Gpu, Orders, WorkerId};
+use drigs::model::{AttemptReport, Gpu, Orders};
 use drigs::state::RegisterWorker;
 
 #[derive(Clone, Debug)]
@@ -11,10 +11,7 @@ pub enum Up {
 
 #[derive(Clone, Debug)]
 pub enum Down {
-    Welcome {
-        worker: WorkerId,
-        epoch: Epoch,
-    },
+    Welcome,
     /// Not the leader, or not any more.
     Redirect {
         leader: Option<usize>,
