@@ -311,6 +311,7 @@ impl Session {
         });
         // It was forgotten. Empty orders would keep it idle for ever; a new session registers it anew.
         let Some((orders, version)) = read else { return false };
+        let Some(orders) = orders else { return true };
         sent.version = Some(version);
         let stamp = OrderStamp { term: self.term.number, index };
         let orders = Orders { stamp, orders, lease: lease.worker_part() };

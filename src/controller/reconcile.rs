@@ -57,12 +57,15 @@ pub fn view(state: &State, leases: &Leases, now: Timestamp) -> View {
     }
 }
 
-/// What a worker's report leads to; nothing where the state already says the same.
+/// What a worker's report leads to; nothing where the state already says the same. One that was silent is back first.
 pub fn commands_for(state: &State, worker: WorkerId, reports: &[AttemptReport]) -> Vec<Command> {
+    let row = state.workers.get(&worker).filter(|row| !row.is_connected());
+    let back = row.map(|row| Command::ReconnectWorker { worker, epoch: row.epoch });
     let mut reports: Vec<&AttemptReport> = reports.iter().collect();
     // Ends first: they make the room that the starts of those who waited for it take.
     reports.sort_by_key(|report| report.phase == Phase::Running);
-    reports.into_iter().filter_map(|report| command_for(state, worker, report)).collect()
+    let told = reports.into_iter().filter_map(|report| command_for(state, worker, report));
+    back.into_iter().chain(told).collect()
 }
 
 fn command_for(state: &State, worker: WorkerId, report: &AttemptReport) -> Option<Command> {
@@ -81,13 +84,15 @@ fn command_for(state: &State, worker: WorkerId, report: &AttemptReport) -> Optio
 }
 
 /// Everything that `worker` should have now, those that run first, then those that wait for their turn.
-pub fn orders(state: &State, worker: WorkerId, lease: Lease) -> Vec<Order> {
+///
+/// `None` while the state holds the worker for silent: a command that gives up what it has may be under way, and orders
+/// let it run on. It gets them once its return is committed, which is behind such a command, or makes it void.
+pub fn orders(state: &State, worker: WorkerId, lease: Lease) -> Option<Vec<Order>> {
+    state.workers.get(&worker).filter(|row| row.is_connected())?;
     let waiting: BTreeSet<AttemptId> = state.prefetched(worker).collect();
     let at_once = state.attempts_on(worker).filter(|attempt| !waiting.contains(attempt));
-    at_once
-        .chain(state.prefetched(worker))
-        .filter_map(|attempt| order(state, worker, attempt, lease))
-        .collect()
+    let all = at_once.chain(state.prefetched(worker));
+    Some(all.filter_map(|attempt| order(state, worker, attempt, lease)).collect())
 }
 
 fn order(state: &State, id: WorkerId, attempt_id: AttemptId, lease: Lease) -> Option<Order> {

@@ -551,11 +551,14 @@ impl World {
         if self.has(Plant::GivenUpWithoutTheLease) {
             let mut commands = Vec::new();
             for worker in silent() {
-                for order in reconcile::orders(&it.state, worker, self.lease) {
-                    if let LostAfter::After(length) = order.lost_after
+                let row = it.state.workers.get(&worker).expect("listed above");
+                for attempt in it.state.attempts_on(worker) {
+                    let job = it.state.jobs.get(&attempt.task.job).expect("it has an attempt");
+                    let asked = job.spec.lost_after.unwrap_or(row.default_lost_after());
+                    if let LostAfter::After(length) = self.lease.effective(asked)
                         && lead.leases.silent_since(worker) + length < now
                     {
-                        commands.push(Command::GiveUpAttempt { attempt: order.attempt, worker });
+                        commands.push(Command::GiveUpAttempt { attempt, worker });
                     }
                 }
             }

@@ -151,7 +151,7 @@ impl World {
         let Some(entry) = it.sessions.get_mut(&session).filter(|it| it.term == lead.term) else {
             return;
         };
-        let mut orders = reconcile::orders(&it.state, entry.worker, lease);
+        let Some(mut orders) = reconcile::orders(&it.state, entry.worker, lease) else { return };
         entry.version = Some(it.state.orders_version(entry.worker));
         orders.retain(|order| !lead_has_end(lead, order.attempt));
         if silent_on_stops {
