@@ -25,7 +25,7 @@ use crate::raft::{
     types::{Encoded, Entry, LogId, Outcomes, Snapshot, SnapshotMeta, StoredMembership, Types},
     wire,
 };
-use crate::rpc::convert;
+use crate::rpc::convert::{self, Malformed};
 use crate::state::State;
 use crate::store::{self, Applied, DataDir, Loaded, Progress, Rows, Snapshots, StateDb};
 
@@ -198,11 +198,10 @@ impl Applier {
         let index = entry.log_id.index;
         let (batch, encoded) = match &entry.payload {
             EntryPayload::Normal(Encoded(bytes)) => {
-                let batch =
-                    convert::decode_batch(bytes).map_err(|fault| store::Error::Corrupt {
-                        path: "log.db".into(),
-                        record: format!("entry {index}: {fault}"),
-                    })?;
+                // Its checksum was right, so it is not damaged: another version wrote it.
+                let newer =
+                    |why: Malformed| store::Error::NewerEntry { index, why: why.to_string() };
+                let batch = convert::decode_batch(bytes).map_err(newer)?;
                 (Some(batch), &bytes[..])
             }
             EntryPayload::Membership(membership) => {

@@ -17,6 +17,8 @@ pub enum Error {
     OtherCluster { path: PathBuf, found: String, expected: String },
     #[error("{path} was written by a newer DRIGS (format {found}; this one knows up to {known})")]
     Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("entry {index} of the log is of a newer DRIGS ({why}): upgrade this controller")]
+    NewerEntry { index: u64, why: String },
     #[error(
         "{path} is damaged ({record}): move the data directory away and re-add this controller with `drigs cluster remove` and `drigs cluster add`"
     )]
