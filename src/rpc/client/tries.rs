@@ -34,6 +34,8 @@ pub(super) struct Tries {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// A try with less time than this would tell more of the deadline than of the controller.
+const SHORTEST_TRY: Duration = Duration::from_millis(50);
 
 impl Miss {
     pub(super) fn answered(line: &Line, error: ApiError) -> Miss {
@@ -106,7 +108,7 @@ impl Tries {
         };
         let pause = self.pause.mul_f64(rand::rng().random_range(0.5..1.0));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        if pause >= self.left() {
+        if pause + SHORTEST_TRY >= self.left() {
             return Err(overloaded.unwrap_or_else(|| self.in_vain()));
         }
         tokio::time::sleep(pause).await;
