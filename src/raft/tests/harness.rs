@@ -34,7 +34,7 @@ pub struct Cluster {
     pub tune: fn(&mut Config),
 }
 
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 impl Cluster {
     /// Reserves addresses for controllers 1 to `size`, and starts none.
