@@ -1,4 +1,4 @@
-//! `drigs`: what people type. A file per noun; [`spec`] reads what they submit, [`screen`] shows what they asked for.
+//! `drigs`: what people type. A file per noun; `spec` reads what they submit, `screen` shows what they asked for.
 
 pub mod lab;
 

@@ -2,7 +2,7 @@
 //! again.
 //!
 //! The line: queues of higher priority first, then jobs of higher priority, then the order of submission. The place: the
-//! worker that fits best. What keeps the first who finds no room from starving stands in [`reservation`].
+//! worker that fits best. What keeps the first who finds no room from starving stands in `reservation`.
 
 mod class;
 mod explain;
