@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write,
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -34,6 +34,9 @@ pub struct ControllerPlace {
 }
 
 const FILE: &str = "lab.json";
+const FIRST_PORT: u16 = 10_000;
+/// How many ports may be taken before the kernel is asked for any.
+const TRIES: usize = 100;
 
 impl Layout {
     /// Makes the directory, or takes an earlier lab's and goes on with it.
@@ -142,9 +145,8 @@ impl Layout {
     }
 }
 
-/// Ports that are free now. All are held until all are found, so that none is found twice.
+/// Addresses that are free now. All are held until all are found, so that none is found twice.
 fn places(count: usize) -> anyhow::Result<Vec<ControllerPlace>> {
-    let bind = || TcpListener::bind("127.0.0.1:0").context("no free port on 127.0.0.1");
     let held: Vec<(TcpListener, TcpListener)> =
         (0..count).map(|_| Ok((bind()?, bind()?))).collect::<anyhow::Result<_>>()?;
     (1..)
@@ -157,4 +159,25 @@ fn places(count: usize) -> anyhow::Result<Vec<ControllerPlace>> {
             })
         })
         .collect()
+}
+
+/// A port outside the ephemeral range: while its controller is down, the kernel must not lend it to somebody's
+/// outgoing connection.
+fn bind() -> anyhow::Result<TcpListener> {
+    let below = first_ephemeral_port().max(FIRST_PORT + 1);
+    (0..TRIES)
+        .find_map(|_| {
+            let port = rand::random_range(FIRST_PORT..below);
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
+        })
+        .map_or_else(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)), Ok)
+        .context("no free port on 127.0.0.1")
+}
+
+/// `ip(7)`, `ip_local_port_range`; its default where it cannot be read.
+fn first_ephemeral_port() -> u16 {
+    fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|range| range.split_whitespace().next()?.parse().ok())
+        .unwrap_or(32_768)
 }
