@@ -252,7 +252,8 @@ impl Local {
                 .take(limit + 1)
                 .collect::<Vec<_>>()
         });
-        if wants_finished(&filter) && jobs.len() <= limit {
+        // Jobs leave memory in the order in which they finish, so older ones may still be there when newer ones are not.
+        if wants_finished(&filter) {
             let stored = self.raft.history().jobs(filter.clone()).await.map_err(internal)?;
             jobs.extend(stored.iter().map(|(id, job)| views::finished_job(*id, job)));
             jobs.sort_by_key(|job| std::cmp::Reverse(job.job_id));

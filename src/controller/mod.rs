@@ -17,6 +17,9 @@ mod logs;
 mod metrics;
 mod views;
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
