@@ -24,29 +24,29 @@ fn refused(me: &Person, arguments: &[&str], code: i32, words: &[&str]) {
 fn wrong_flags() {
     let me = Person::new();
     let cases: &[(&[&str], &[&str])] = &[
-        (&["--cpus", "-1", "--", "true"], &["-1", "CPUs"]),
-        (&["-c", "0", "--", "true"], &["cpus", "more than 0"]),
-        (&["-c", "1e8", "--", "true"], &["cpus", "at most"]),
-        (&["--mem", "lots", "--", "true"], &["lots", "memory"]),
-        (&["--mem", "16XB", "--", "true"], &["16XB", "memory"]),
-        (&["-G", "-2", "--", "true"], &["-2", "GPU"]),
-        (&["-G", "5000", "--", "true"], &["gpus", "at most 1024"]),
-        (&["-t", "soon", "--", "true"], &["soon"]),
-        (&["-t", "0", "--", "true"], &["time_limit", "longer than 0"]),
-        (&["--priority", "1000001", "--", "true"], &["priority", "1000000"]),
-        (&["--retry", "-1", "--", "true"], &["-1"]),
-        (&["-J", "", "--", "true"], &["name", "empty"]),
-        (&["--", ""], &["command", "empty"]),
-        (&["-e", "A=1\n2", "--", "true"], &["env", "`A`", "line break"]),
-        (&["-a", "5-1", "--", "true"], &["5-1", "array"]),
-        (&["-a", "", "--", "true"], &["array"]),
-        (&["-a", "0-1000000", "--", "true"], &["array", "1000001", "at most 1000000"]),
-        (&["-a", "0-999999:2", "--", "true"], &["array", "500000", "at most 1000"]),
-        (&["-a", "0-9%0", "--", "true"], &["array", "at least 1"]),
-        (&["-d", "afterok:7,afterany:7", "--", "true"], &["depends_on", "job 7", "twice"]),
-        (&["-d", "afterwards:7", "--", "true"], &["afterwards:7", "afterok"]),
+        (&["--cpus", "-1", "--", "true"], &["--cpus-per-task: `-1`"]),
+        (&["-c", "0", "--", "true"], &["--cpus-per-task", "more than 0"]),
+        (&["-c", "1e8", "--", "true"], &["--cpus-per-task", "at most 100000"]),
+        (&["--mem", "lots", "--", "true"], &["--mem: `lots`", "16GB"]),
+        (&["--mem", "16XB", "--", "true"], &["--mem: `16XB`", "16GB"]),
+        (&["-G", "-2", "--", "true"], &["--gpus: `-2`", "a100:2"]),
+        (&["-G", "5000", "--", "true"], &["--gpus", "at most 1024"]),
+        (&["-t", "soon", "--", "true"], &["--time: `soon`", "30m"]),
+        (&["-t", "0", "--", "true"], &["--time", "longer than 0"]),
+        (&["--priority", "1000001", "--", "true"], &["--priority", "0 to 1000000"]),
+        (&["--retry", "-1", "--", "true"], &["--retry: `-1`"]),
+        (&["-J", "", "--", "true"], &["--job-name", "empty"]),
+        (&["--", ""], &["program's name is empty"]),
+        (&["-e", "A=1\n2", "--", "true"], &["--env", "`A`", "line break"]),
+        (&["-a", "5-1", "--", "true"], &["--array: `5-1`", "0-99"]),
+        (&["-a", "", "--", "true"], &["--array", "0-99"]),
+        (&["-a", "0-1000000", "--", "true"], &["--array", "1000001", "at most 1000000"]),
+        (&["-a", "0-999999:2", "--", "true"], &["--array", "500000", "at most 1000 "]),
+        (&["-a", "0-9%0", "--", "true"], &["--array", "at least 1"]),
+        (&["-d", "afterok:7,afterany:7", "--", "true"], &["--dependency", "job 7 twice"]),
+        (&["-d", "afterwards:7", "--", "true"], &["--dependency", "afterok:12"]),
         (&["--no-such-flag", "--", "true"], &["--no-such-flag"]),
-        (&["true"], &["true", "--"]),
+        (&["true"], &["no such file", "drigs submit -- true"]),
     ];
     for (arguments, words) in cases {
         refused(&me, &[&["submit"], *arguments].concat(), 2, words);
@@ -56,22 +56,23 @@ fn wrong_flags() {
 #[test]
 fn wrong_files() {
     let me = Person::new();
+    let entry = "execution: {entrypoint: 'true'}\n";
     let cases = [
-        ("key.yaml", "name: x\ncommand: [true]\nprioritty: 3\n", &["key.yaml:3", "prioritty"][..]),
-        ("type.yaml", "name: x\ncommand: [true]\npriority: high\n", &["type.yaml:3", "high"]),
-        ("unit.yaml", "command: [true]\nresources: {memory: 16XB}\n", &["unit.yaml:2", "16XB"]),
-        ("minus.yaml", "command: [true]\nresources: {gpus: -1}\n", &["minus.yaml:2", "-1"]),
-        ("empty.yaml", "", &["empty.yaml"]),
-        ("torn.yaml", "name: [\n", &["torn.yaml"]),
-        ("nul.yaml", "command: [\"a\\0b\"]\n", &["NUL"]),
-        ("flag.sh", "#!/bin/sh\n#DRIGS --gpuss 1\ntrue\n", &["flag.sh:2", "--gpuss"]),
-        ("steps.yaml", "command: [true]\narray: 0-999999:2\n", &["array", "at most 1000"]),
+        ("key.yaml", format!("{entry}prioritty: 3\n"), &["key.yaml:2", "`priority`?"][..]),
+        ("type.yaml", format!("{entry}priority: high\n"), &["type.yaml:2", "`high`"]),
+        ("unit.yaml", format!("{entry}resources: {{memory: 16XB}}\n"), &["unit.yaml:2", "16XB"]),
+        ("minus.yaml", format!("{entry}resources: {{gpus: -1}}\n"), &["minus.yaml:2", "`-1`"]),
+        ("empty.yaml", String::new(), &["empty.yaml", "entrypoint"]),
+        ("torn.yaml", String::from("name: [\n"), &["torn.yaml:1"]),
+        ("nul.yaml", String::from("execution: {entrypoint: \"a\\0b\"}\n"), &["NUL"]),
+        ("flag.sh", String::from("#!/bin/sh\n#DRIGS --gpuss 1\n"), &["flag.sh:2", "--gpuss"]),
+        ("steps.yaml", format!("{entry}array: 0-999999:2\n"), &["steps.yaml:2", "at most 1000 "]),
     ];
     for (name, content, words) in cases {
-        me.write(name, content);
+        me.write(name, &content);
         refused(&me, &["submit", name], 2, words);
     }
-    let large = format!("command: [true]\nenv: {{A: {}}}\n", "x".repeat(10 << 20));
+    let large = format!("{entry}# {}\n", "x".repeat(10 << 20));
     me.write("large.yaml", &large);
     refused(&me, &["submit", "large.yaml"], 2, &["large.yaml", "1M"]);
     refused(&me, &["submit", "none.yaml"], 2, &["none.yaml", "no such file"]);
@@ -81,8 +82,8 @@ fn wrong_files() {
 fn what_only_the_cluster_knows() {
     let me = Person::new();
     let cases: &[(&[&str], i32, &[&str])] = &[
-        (&["submit", "-p", "no-such", "--", "true"], 3, &["no-such", "queue"]),
-        (&["submit", "-d", "999999", "--", "true"], 3, &["999999"]),
+        (&["submit", "-p", "no-such", "--", "true"], 2, &["no-such", "queue"]),
+        (&["submit", "-d", "999999", "--", "true"], 2, &["999999"]),
         (&["submit", "--strict", "-c", "64", "--", "true"], 2, &["--strict", "64"]),
         (&["inspect", "999999"], 3, &["999999"]),
         (&["logs", "999999"], 3, &["999999"]),
