@@ -94,7 +94,7 @@ impl Person {
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
-        let words: Vec<&str> = arguments.iter().copied().chain(["-o", "json"]).collect();
+        let words: Vec<&str> = ["-o", "json"].iter().chain(arguments).copied().collect();
         serde_json::from_str(&self.says(&words)).expect("JSON")
     }
 

@@ -269,13 +269,22 @@ fn beats_by_attempt(file: &std::path::Path) -> BTreeMap<String, Vec<u128>> {
     beats
 }
 
-/// Two of three controllers stand still, as if cut off: no connection breaks, and nobody answers.
-fn isolate_leader(lab: &Lab) -> (u64, Vec<u32>) {
-    let leader = lab.leader();
-    let others: Vec<u32> =
-        (1..=3).filter(|id| *id != leader).map(|id| lab.pid(&format!("controller-{id}"))).collect();
-    others.iter().for_each(|pid| signal(*pid, "STOP"));
-    (leader, others)
+/// Controllers that stand still, as if cut off: no connection breaks, and nobody answers.
+struct Stopped(Vec<u32>);
+
+impl Stopped {
+    fn all_but(lab: &Lab, leader: u64) -> Stopped {
+        let others = (1..=3).filter(|id| *id != leader);
+        let pids: Vec<u32> = others.map(|id| lab.pid(&format!("controller-{id}"))).collect();
+        pids.iter().for_each(|pid| signal(*pid, "STOP"));
+        Stopped(pids)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pid| signal(*pid, "CONT"));
+    }
 }
 
 #[test]
@@ -285,7 +294,8 @@ fn an_isolated_leader_says_so_and_ends_when_told() {
     let runs = lab.submit(shell("runs", "sleep 3"));
     lab.wait_for_state(runs, TaskState::Running);
     lab.submit(shell("waits", "true"));
-    let (leader, others) = isolate_leader(&lab);
+    let leader = lab.leader();
+    let _stopped = Stopped::all_but(&lab, leader);
     let leader = format!("controller-{leader}");
     let address = address_of(&lab, &leader);
     let all = lab.controllers.clone();
@@ -312,7 +322,6 @@ fn an_isolated_leader_says_so_and_ends_when_told() {
     signal(pid, "TERM");
     wait_until("it ends", || !alive(pid));
     assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
-    others.iter().for_each(|pid| signal(*pid, "CONT"));
 }
 
 #[test]
