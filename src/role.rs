@@ -1,6 +1,6 @@
 //! What a program becomes after its flags are read: a controller, a worker, or both in one process.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -32,19 +32,19 @@ pub struct ServerArgs {
     #[arg(long, env = "DRIGS_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// Accept anyone who can reach the port
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_INSECURE", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure: bool,
     /// CPU cores to offer [default: those of the machine]
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_CPUS")]
     pub cpus: Option<u32>,
     /// Memory to offer, such as 60G [default: that of the machine]
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_MEMORY")]
     pub memory: Option<String>,
     /// GPUs to offer: none, or simulated:SPEC such as simulated:2xT4
-    #[arg(long, default_value = "none")]
+    #[arg(long, env = "DRIGS_GPUS", default_value = "none")]
     pub gpus: String,
     /// How log lines look
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, env = "DRIGS_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 }
 
@@ -72,7 +72,7 @@ impl ServerArgs {
         };
         let worker = WorkerArgs {
             action: None,
-            join: joins,
+            join: Some(joins),
             data_dir: self.data_dir.join("worker"),
             name: None,
             token: self.token,
@@ -91,6 +91,8 @@ impl ServerArgs {
 
 /// Wrong flags, as everywhere.
 const USAGE: u8 = 2;
+/// How long a role that has ended waits for what it left to threads.
+const LAST_WORK: Duration = Duration::from_millis(200);
 
 /// Runs a controller until it is told to end.
 pub fn controller(args: ControllerArgs) -> ExitCode {
@@ -143,13 +145,16 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     let outcome = runtime().and_then(|runtime| {
-        runtime.block_on(async {
+        let outcome = runtime.block_on(async {
             let shutdown = CancellationToken::new();
             let told = tokio::spawn(cancel_when_told(shutdown.clone()));
             let outcome = role(shutdown).await;
             told.abort();
             outcome
-        })
+        });
+        // Whatever still reads or writes a file has had its time; nothing that counts is left to it.
+        runtime.shutdown_timeout(LAST_WORK);
+        outcome
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -177,4 +182,37 @@ async fn cancel_when_told(shutdown: CancellationToken) -> anyhow::Result<()> {
     info!("told to end");
     shutdown.cancel();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    const OPERATIONS: &str = include_str!("../docs/OPERATIONS.md");
+
+    #[track_caller]
+    fn check<A: Args>(role: &str) {
+        let command = A::augment_args(Command::new("drigs"));
+        let flags: Vec<&str> = command.get_arguments().filter_map(|it| it.get_long()).collect();
+        assert!(flags.len() > 5);
+        for flag in command.get_arguments() {
+            let long = flag.get_long().expect("roles have no other arguments");
+            let variable = format!("DRIGS_{}", long.to_uppercase().replace('-', "_"));
+            let known = flag.get_env().and_then(|name| name.to_str());
+            assert_eq!(known, Some(variable.as_str()), "{role} --{long}");
+            let row = format!("| `--{long}` | `{variable}` |");
+            let row = OPERATIONS.lines().find(|line| line.starts_with(&row));
+            let row = row.unwrap_or_else(|| panic!("no row for --{long} in OPERATIONS.md"));
+            assert!(row.contains(role), "the row of --{long} does not name the {role}");
+        }
+    }
+
+    #[test]
+    fn every_flag_of_a_role_has_its_variable_and_its_row() {
+        check::<ControllerArgs>("controller");
+        check::<WorkerArgs>("worker");
+        check::<ServerArgs>("server");
+    }
 }

@@ -28,7 +28,7 @@ enum Role {
 fn main() -> ExitCode {
     worker::launcher::run_if_asked();
     let words: Vec<OsString> = std::env::args_os().collect();
-    if !is_role(&words) {
+    if !is_role(&words, std::env::var_os("DRIGS_JOIN").is_some()) {
         return cli::main(words);
     }
     match Role::parse_from(words) {
@@ -39,12 +39,55 @@ fn main() -> ExitCode {
     }
 }
 
-/// `drigs worker drain NAME` asks the cluster; `drigs worker --join …` is the agent itself.
-fn is_role(words: &[OsString]) -> bool {
-    let word = |place: usize| words.get(place).and_then(|word| word.to_str()).unwrap_or_default();
-    match word(1) {
+/// `drigs worker drain NAME` asks the cluster; `drigs worker --join …` is the agent itself, as is a bare `drigs worker`: it
+/// finds what it needs in its variables, or says what is missing.
+fn is_role(words: &[OsString], joins: bool) -> bool {
+    let words: Vec<&str> = words.iter().skip(1).filter_map(|word| word.to_str()).collect();
+    let Some((role, rest)) = words.split_first() else { return false };
+    match *role {
         "controller" | "server" | "lab" => true,
-        "worker" => word(2) == "stop-all" || (word(2).starts_with("--") && word(2) != "--help"),
+        "worker" => is_agent(rest, joins),
         _ => false,
+    }
+}
+
+fn is_agent(words: &[&str], joins: bool) -> bool {
+    let is_verb = |word: &&str| ["drain", "resume", "forget"].contains(word);
+    let is_join = |word: &&str| *word == "--join" || word.starts_with("--join=");
+    let Some(first) = words.first() else { return true };
+    match *first {
+        "stop-all" => true,
+        "-h" | "--help" => joins,
+        _ if words.iter().any(is_join) => true,
+        _ => first.starts_with('-') && !words.iter().any(is_verb),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, joins: bool, role: bool) {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        assert_eq!(is_role(&words, joins), role, "{line}");
+    }
+
+    #[test]
+    fn the_agent_is_told_from_the_cluster() {
+        check("drigs jobs", false, false);
+        check("drigs lab --demo", false, true);
+        check("drigs workers", true, false);
+        check("drigs worker", false, true);
+        check("drigs worker", true, true);
+        check("drigs worker --gpus simulated:2xT4", false, true);
+        check("drigs worker --join a:7070 --name drain", false, true);
+        check("drigs worker --name drain --join=a:7070", false, true);
+        check("drigs worker stop-all", false, true);
+        check("drigs worker drain gpu-box-1", true, false);
+        check("drigs worker --stale forget w3", true, false);
+        check("drigs worker -o json resume w3", false, false);
+        check("drigs worker dry w3", true, false);
+        check("drigs worker --help", false, false);
     }
 }

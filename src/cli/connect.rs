@@ -179,13 +179,19 @@ fn present_user() -> UserName {
     UserName::new(name.unwrap_or_else(|| account(rustix::process::getuid().as_raw())))
 }
 
-/// The local account's name, where it is known.
+/// The account's name, wherever this machine keeps its accounts (a file, a directory service).
 fn account(uid: u32) -> String {
-    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = accounts.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
-        (number == uid.to_string()).then(|| name.to_owned())
-    });
-    name.unwrap_or_else(|| format!("uid-{uid}"))
+    let known = nix::unistd::User::from_uid(uid.into());
+    known.ok().flatten().map_or_else(|| format!("uid-{uid}"), |user| user.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_have_names() {
+        assert_eq!(account(0), "root");
+        assert_eq!(account(4_000_000_017), "uid-4000000017");
+    }
 }

@@ -29,7 +29,9 @@ pub async fn run(args: ExplainArgs, session: &mut Session<'_, impl Api>) -> Resu
 fn text(explanation: &Explanation, screen: &Screen<'_>) -> String {
     let what = if explanation.target.contains('.') { "task" } else { "job" };
     let mut text = format!("{what} {} is {}", explanation.target, explanation.state);
-    if let Some(reason) = explanation.reason {
+    // `RECOVERING` is a state and a reason in one; the lines below say which worker is out of touch.
+    if let Some(reason) = explanation.reason.filter(|it| it.as_str() != explanation.state.as_str())
+    {
         let _ = write!(text, " ({reason})");
     }
     if let Some(ended) = explanation.ended {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::cli::{Session, failure::Failure};
+use crate::cli::{
+    Session,
+    failure::{Failure, code},
+};
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Watch {
@@ -29,13 +32,21 @@ impl Watch {
         mut show: impl AsyncFnMut(&mut Session<'_, A>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Some(seconds) = self.watch else { return show(session).await };
-        loop {
-            session.screen.clear = session.screen.width.is_some();
-            match show(session).await {
-                Err(failure) if failure.is_unreachable() => session.screen.note(failure.message),
-                answer => answer?,
+        let again = async {
+            loop {
+                session.screen.clear = session.screen.width.is_some();
+                match show(session).await {
+                    Err(failure) if failure.is_unreachable() => {
+                        session.screen.note(failure.message);
+                    }
+                    answer => answer?,
+                }
+                tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             }
-            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+        };
+        tokio::select! {
+            ended = again => ended,
+            Ok(()) = tokio::signal::ctrl_c() => Err(Failure::quiet(code::INTERRUPTED)),
         }
     }
 }

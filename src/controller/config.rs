@@ -35,22 +35,22 @@ pub struct ControllerArgs {
     #[arg(long, env = "DRIGS_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// Accept anyone who can reach the port
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_INSECURE", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure: bool,
     /// How long a silent worker is trusted; every other lease follows from it
     #[arg(long, env = "DRIGS_LEASE", default_value = "20s", value_parser = parse_length)]
     pub lease: Millis,
     /// How often the leader shows the others that it lives
-    #[arg(long, default_value = "60ms", value_parser = parse_length)]
+    #[arg(long, env = "DRIGS_HEARTBEAT", default_value = "60ms", value_parser = parse_length)]
     pub heartbeat: Millis,
     /// How long a follower waits at least before it stands for election
-    #[arg(long, default_value = "200ms", value_parser = parse_length)]
+    #[arg(long, env = "DRIGS_ELECTION_MIN", default_value = "200ms", value_parser = parse_length)]
     pub election_min: Millis,
     /// … and at most
-    #[arg(long, default_value = "400ms", value_parser = parse_length)]
+    #[arg(long, env = "DRIGS_ELECTION_MAX", default_value = "400ms", value_parser = parse_length)]
     pub election_max: Millis,
     /// How log lines look
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, env = "DRIGS_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 }
 

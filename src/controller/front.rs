@@ -48,6 +48,15 @@ impl Front {
         T: Send + 'static,
         F: Fn(&dyn Api) -> Answer<T> + Send + Sync + 'static,
     {
+        self.ask_patiently(Duration::ZERO, ask)
+    }
+
+    /// For what takes its time by nature: `more` is added to what the leader may take to answer.
+    fn ask_patiently<T, F>(&self, more: Duration, ask: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Fn(&dyn Api) -> Answer<T> + Send + Sync + 'static,
+    {
         let this = self.clone();
         Box::pin(async move {
             let deadline = Instant::now() + PATIENCE;
@@ -58,7 +67,12 @@ impl Front {
                     (true, _) => ask(&this.local).await,
                     (false, Some(address)) => match this.client(&address) {
                         Ok(client) => tokio::select! {
-                            answer = ask(&client) => answer,
+                            answer = tokio::time::timeout_at(deadline + more, ask(&client)) => {
+                                answer.unwrap_or_else(|_| Err(ApiError::new(
+                                    ErrorKind::Unavailable,
+                                    format!("the leader at {address} does not answer"),
+                                )))
+                            }
                             () = deposed(&mut leadership, &address) => Err(ApiError::new(
                                 ErrorKind::Unavailable,
                                 format!("{address} lost its leadership before it answered"),
@@ -155,11 +169,11 @@ impl Api for Front {
     fn wait(&self, jobs: Vec<JobId>, patience: Duration) -> Answer<WaitAnswer> {
         // The forwarded call must come back before this side takes the leader for dead.
         let patience = patience.min(TRY / 2);
-        self.ask(move |api| api.wait(jobs.clone(), patience))
+        self.ask_patiently(TRY, move |api| api.wait(jobs.clone(), patience))
     }
 
     fn logs(&self, request: LogRequest) -> Answer<LogStream> {
-        self.ask(move |api| api.logs(request.clone()))
+        self.ask_patiently(TRY, move |api| api.logs(request.clone()))
     }
 
     fn workers(&self, consistency: Consistency) -> Answer<Vec<WorkerView>> {
@@ -211,6 +225,6 @@ impl Api for Front {
     }
 
     fn act_on_members(&self, action: MemberAction) -> Answer<()> {
-        self.ask(move |api| api.act_on_members(action.clone()))
+        self.ask_patiently(TRY, move |api| api.act_on_members(action.clone()))
     }
 }

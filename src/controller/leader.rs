@@ -123,8 +123,13 @@ async fn lead(
         now.is_me && now.term == number
     };
     // The barrier: from here the state holds everything that earlier leaders committed.
-    while let Err(error) = raft.propose_fenced(fence.clone(), Vec::new()).await {
-        if !still_leads(raft) || ended.is_cancelled() {
+    loop {
+        let barrier = tokio::select! {
+            barrier = raft.propose_fenced(fence.clone(), Vec::new()) => barrier,
+            () = ended.cancelled() => return,
+        };
+        let Err(error) = barrier else { break };
+        if !still_leads(raft) {
             return;
         }
         warn!(term = number, %error, "the new leader's barrier is not committed yet");
@@ -148,7 +153,11 @@ async fn decide_until_deposed(raft: &Raft, term: &Term, metrics: &Metrics) {
     let mut pause = Pause::default();
     loop {
         let started = Instant::now();
-        let idle = !decide(raft, term, metrics).await;
+        // Without a quorum a decision may wait for long; a controller that ends does not wait with it.
+        let idle = tokio::select! {
+            decided = decide(raft, term, metrics) => !decided,
+            () = term.ended.cancelled() => return,
+        };
         pause.after(idle, started.elapsed());
         let next_look = Instant::now() + pause.length();
         tokio::select! {

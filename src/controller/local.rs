@@ -33,6 +33,8 @@ pub struct Local {
 const LOG_DEADLINE: Duration = Duration::from_secs(10);
 /// The longest that one `wait` call is held.
 const MOST_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a question that waits for other controllers looks whether they are there at all.
+const LOOK_FOR_QUORUM: Duration = Duration::from_millis(200);
 /// Tasks listed with their job.
 const TASKS_WITH_JOB: u32 = 20;
 
@@ -196,15 +198,36 @@ impl Local {
         match consistency {
             Consistency::Stale => Ok(()),
             Consistency::Linearizable => self
-                .raft
-                .linearize()
-                .await
+                .with_quorum(self.raft.linearize())
+                .await?
                 .map_err(|error| ApiError::new(ErrorKind::Unavailable, error.to_string())),
         }
     }
 
+    /// Waits for `work`, but not for controllers that this leader cannot reach.
+    async fn with_quorum<T>(&self, work: impl Future<Output = T>) -> Result<T, ApiError> {
+        let without = || {
+            ApiError::new(
+                ErrorKind::Unavailable,
+                "no quorum: the leader cannot reach the other controllers",
+            )
+        };
+        if self.raft.lacks_quorum() {
+            return Err(without());
+        }
+        let until_lost = async {
+            while !self.raft.lacks_quorum() {
+                tokio::time::sleep(LOOK_FOR_QUORUM).await;
+            }
+        };
+        tokio::select! {
+            done = work => Ok(done),
+            () = until_lost => Err(without()),
+        }
+    }
+
     async fn propose(&self, command: Command) -> Result<Vec<Event>, ApiError> {
-        let outcomes = self.raft.propose(vec![command]).await?;
+        let outcomes = self.with_quorum(self.raft.propose(vec![command])).await??;
         let outcome = outcomes.into_iter().next().expect("one outcome per command");
         Ok(outcome?)
     }

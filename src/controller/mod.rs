@@ -40,9 +40,11 @@ use crate::raft::{self, Raft};
 use crate::rpc::{auth::Auth, server};
 
 /// How long a leader that shuts down waits for another to take over.
-const HAND_OVER: Duration = Duration::from_secs(3);
+const HAND_OVER: Duration = Duration::from_secs(2);
 /// How long requests under way may take to end at shutdown.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN: Duration = Duration::from_millis(800);
+/// How long everything that serves may take to end, with those requests.
+const END: Duration = Duration::from_millis(1500);
 
 /// Runs a controller until `shutdown`, then hands over what it leads and ends.
 ///
@@ -93,7 +95,17 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         warn!(%error, "nobody took over the leadership");
     }
     stopping.cancel();
-    let _ = tokio::join!(serving, leading, web, counting);
+    let tasks = [
+        serving.abort_handle(),
+        leading.abort_handle(),
+        web.abort_handle(),
+        counting.abort_handle(),
+    ];
+    let ended = async { tokio::join!(serving, leading, web, counting) };
+    if tokio::time::timeout(END, ended).await.is_err() {
+        info!("some requests did not end in time and are cut off");
+        tasks.iter().for_each(tokio::task::AbortHandle::abort);
+    }
     raft.shutdown().await.context("the log was not closed in order")
 }
 

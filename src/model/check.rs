@@ -218,6 +218,16 @@ impl JobSpec {
         if tasks > Self::MAX_TASKS {
             return wrong("array", format!("has {tasks} tasks; at most {}", Self::MAX_TASKS));
         }
+        let ranges = array.indices.ranges().count();
+        if ranges > Self::MAX_RANGES {
+            return wrong(
+                "array",
+                format!(
+                    "its indices are {ranges} separate ranges; at most {} (0-9 is one, 0-9:2 is five)",
+                    Self::MAX_RANGES
+                ),
+            );
+        }
         match array.max_running {
             Some(0) => wrong("array", "lets 0 tasks run at a time; at least 1"),
             Some(_) | None => Ok(()),
@@ -238,7 +248,10 @@ impl JobSpec {
                 return wrong("depends_on", "there is no job 0");
             }
             if !seen.insert(dependency.job) {
-                return wrong("depends_on", format!("names job {} twice", dependency.job));
+                return wrong(
+                    "depends_on",
+                    format!("names job {} twice; one condition each", dependency.job),
+                );
             }
         }
         Ok(())
@@ -466,6 +479,16 @@ mod tests {
             expect!["array: has 1000001 tasks; at most 1000000"],
         );
         check(
+            |spec| array(spec, (0..1_000).map(|index| 2 * index).collect(), None),
+            expect!["fine"],
+        );
+        check(
+            |spec| array(spec, "0-999999:2".parse().unwrap(), None),
+            expect![
+                "array: its indices are 500000 separate ranges; at most 1000 (0-9 is one, 0-9:2 is five)"
+            ],
+        );
+        check(
             |spec| array(spec, IndexSet::from_range(0, 9), Some(0)),
             expect!["array: lets 0 tasks run at a time; at least 1"],
         );
@@ -475,7 +498,7 @@ mod tests {
                 spec.dependencies =
                     vec![after(DependencyKind::AfterOk, 3), after(DependencyKind::AfterAny, 3)];
             },
-            expect!["depends_on: names job 3 twice"],
+            expect!["depends_on: names job 3 twice; one condition each"],
         );
         check(
             |spec| spec.dependencies = vec![after(DependencyKind::AfterOk, 0)],

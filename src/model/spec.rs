@@ -174,6 +174,8 @@ impl LostAfter {
 impl JobSpec {
     /// The most tasks that one array may have.
     pub const MAX_TASKS: u64 = 1_000_000;
+    /// The most ranges that its indices may fall into: every event of a job writes them all.
+    pub const MAX_RANGES: usize = 1_000;
     pub const MAX_PRIORITY: u32 = 1_000_000;
     pub const DEFAULT_GRACE: Millis = Millis::from_secs(30);
     pub const SIGTERM: i32 = 15;

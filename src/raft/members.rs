@@ -1,5 +1,7 @@
 //! Changing who takes part, and who leads.
 
+mod successor;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Weak,
@@ -28,6 +30,8 @@ const CATCH_UP: Duration = Duration::from_secs(300);
 /// How many entries a newcomer may lack when it becomes a voter: so many are sent in a moment.
 const CLOSE_ENOUGH: u64 = 256;
 const PEER_PATIENCE: Duration = Duration::from_secs(2);
+/// Whoever was not heard for so many of the longest election timeouts is out of reach.
+pub(super) const LATELY: u32 = 3;
 const LOOK_AT_LOG: Duration = Duration::from_secs(1);
 /// So often the log must be found too long.
 const LOOKS_BEFORE: u32 = 5;
@@ -42,14 +46,18 @@ impl Raft {
                 return Err(MemberError::Refused(format!("controller {to} is not a voter")));
             }
             Some(to) => to,
-            None => self.most_caught_up(&metrics).ok_or_else(|| {
-                MemberError::Refused(String::from("there is no other voter to take over"))
-            })?,
+            None => self.successor(&metrics).await?,
         };
         let mut leadership = self.leadership();
         self.inner.core.trigger().transfer_leader(to).await.map_err(|_| MemberError::Shutdown)?;
         let taken = leadership.wait_for(|now| !now.is_me && now.leader.is_some());
-        match timeout(HAND_OVER, taken).await {
+        let taken = tokio::select! {
+            taken = timeout(HAND_OVER, taken) => taken,
+            () = self.until_gone(&metrics, to) => {
+                return Err(MemberError::TimedOut(format!("controller {to} went away before it took over")));
+            }
+        };
+        match taken {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(MemberError::Shutdown),
             Err(_) => {
@@ -111,7 +119,7 @@ impl Raft {
     /// Whether `id` answered this leader lately.
     pub(super) fn is_reachable(&self, metrics: &Metrics, id: NodeId) -> bool {
         let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&id).copied().flatten());
-        let lately = 3 * self.inner.election_max;
+        let lately = LATELY * self.inner.election_max;
         id == self.inner.id || heard.is_some_and(|at| at.into_inner().elapsed() < lately)
     }
 

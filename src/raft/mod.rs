@@ -147,6 +147,11 @@ impl Raft {
         metrics.last_quorum_acked.map(|at| at.into_inner().elapsed())
     }
 
+    /// Whether it leads without having heard from a quorum for so long that there may be another leader.
+    pub fn lacks_quorum(&self) -> bool {
+        self.quorum_age().is_some_and(|age| age > members::LATELY * self.inner.election_max)
+    }
+
     pub fn history(&self) -> History {
         self.inner.history.clone()
     }

@@ -59,7 +59,8 @@ struct Opened {
 }
 
 const THREADS: usize = 2;
-const SHUTDOWN: Duration = Duration::from_secs(10);
+/// A state that is not written back by then is made anew from the log.
+const SHUTDOWN: Duration = Duration::from_secs(3);
 
 impl Replica {
     pub async fn open(config: Config) -> Result<Arc<Replica>, OpenError> {

@@ -160,6 +160,7 @@ impl Agent {
     ) -> anyhow::Result<()> {
         let mut way = Way::new(self.config.join.clone());
         let mut refused_since: Option<Instant> = None;
+        let mut leaderless = false;
         loop {
             let link = Link::new(way.next(), self.config.token.clone(), self.hello());
             let dialled = tokio::select! {
@@ -169,6 +170,7 @@ impl Agent {
             let over = match dialled {
                 Ok((session, welcome)) => {
                     refused_since = None;
+                    leaderless = false;
                     way.arrived(&welcome.controllers);
                     self.attend(events, session, welcome, shutdown).await?
                 }
@@ -176,7 +178,13 @@ impl Agent {
             };
             match over {
                 Over::Shutdown => return Ok(()),
-                Over::Elsewhere(leader) => way.follow(leader),
+                Over::Elsewhere(leader) => {
+                    // Said once: while a cluster is founded, or elects, every controller says so again and again.
+                    if leader.is_none() && !std::mem::replace(&mut leaderless, true) {
+                        info!("the controllers have no leader yet; trying again");
+                    }
+                    way.follow(leader);
+                }
                 Over::Broken(why) => {
                     warn!(why, "no session with a controller");
                     way.failed();

@@ -15,13 +15,13 @@ pub struct WorkerArgs {
     #[command(subcommand)]
     pub action: Option<WorkerAction>,
     /// Controllers to join, any or all of them: host:7070,host:7070
-    #[arg(long, env = "DRIGS_CONTROLLERS", default_value = "127.0.0.1:7070")]
-    pub join: String,
+    #[arg(long, env = "DRIGS_JOIN", value_name = "LIST")]
+    pub join: Option<String>,
     /// Where attempts and their output are kept. Belongs to one worker for ever
     #[arg(long, env = "DRIGS_DATA_DIR", default_value = "drigs-data/worker")]
     pub data_dir: PathBuf,
     /// What people call this machine [default: its host name]
-    #[arg(long, env = "DRIGS_WORKER_NAME")]
+    #[arg(long, env = "DRIGS_NAME")]
     pub name: Option<String>,
     /// The cluster's secret
     #[arg(long, env = "DRIGS_TOKEN", hide_env_values = true, conflicts_with = "token_file")]
@@ -30,25 +30,25 @@ pub struct WorkerArgs {
     #[arg(long, env = "DRIGS_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// CPU cores to offer [default: those of the machine]
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_CPUS")]
     pub cpus: Option<u32>,
     /// Memory to offer, such as 60G [default: that of the machine]
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_MEMORY")]
     pub memory: Option<String>,
     /// GPUs to offer: none, or simulated:SPEC such as simulated:2xT4 or simulated:8xA100-80GB
-    #[arg(long, default_value = "none")]
+    #[arg(long, env = "DRIGS_GPUS", default_value = "none")]
     pub gpus: String,
-    /// A label that jobs can ask for, as key=value; may be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE")]
+    /// A label that jobs can ask for; may be repeated, or hold several: zone=a,disk=nvme
+    #[arg(long = "label", env = "DRIGS_LABEL", value_name = "KEY=VALUE", value_delimiter = ',')]
     pub labels: Vec<String>,
     /// This machine comes and goes: its jobs run elsewhere two minutes after it fell silent
-    #[arg(long)]
+    #[arg(long, env = "DRIGS_EPHEMERAL", value_parser = clap::builder::BoolishValueParser::new())]
     pub ephemeral: bool,
     /// How much of each attempt's output is kept
-    #[arg(long, default_value = "64M")]
+    #[arg(long, env = "DRIGS_LOG_LIMIT", default_value = "64M")]
     pub log_limit: String,
     /// How log lines look
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, env = "DRIGS_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 }
 
@@ -57,7 +57,7 @@ pub struct WorkerArgs {
 pub enum WorkerAction {
     /// End everything that still runs from this data directory
     StopAll {
-        #[arg(long, default_value = "drigs-data/worker")]
+        #[arg(long, env = "DRIGS_DATA_DIR", default_value = "drigs-data/worker")]
         data_dir: PathBuf,
     },
 }
@@ -85,14 +85,6 @@ impl WorkerArgs {
     /// Says which flag is wrong and what would be right.
     pub fn check(self) -> anyhow::Result<Config> {
         let token = self.read_token()?;
-        let join: Vec<String> = self
-            .join
-            .split(',')
-            .map(str::trim)
-            .filter(|it| !it.is_empty())
-            .map(str::to_owned)
-            .collect();
-        ensure!(!join.is_empty(), "--join names no controller: write HOST:PORT,HOST:PORT");
         let name = self.name.clone().unwrap_or_else(machine::host_name);
         check_name("--name", &name)?;
         let memory = match &self.memory {
@@ -102,7 +94,6 @@ impl WorkerArgs {
         let cpus = self.cpus.map_or_else(machine::cpus, u64::from);
         ensure!((1..=100_000).contains(&cpus), "--cpus {cpus} is out of range: 1 to 100000");
         Ok(Config {
-            join,
             token,
             name: WorkerName::new(name),
             cpus: MilliCpus::from_cores(cpus),
@@ -116,6 +107,7 @@ impl WorkerArgs {
             ephemeral: self.ephemeral,
             log_limit: Bytes::parse(&self.log_limit, Bytes::from_mib(1)).context("--log-limit")?,
             data_dir: self.data_dir,
+            join: parse_join(self.join.as_deref())?,
         })
     }
 
@@ -126,6 +118,17 @@ impl WorkerArgs {
         ensure!(!text.trim().is_empty(), "--token-file {} is empty", path.display());
         Ok(Some(text.trim().to_owned()))
     }
+}
+
+fn parse_join(text: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let text = text.context(
+        "a worker joins controllers: --join HOST:PORT,HOST:PORT or DRIGS_JOIN names them \
+         (`drigs workers` lists workers, `drigs worker drain|resume|forget NAME` looks after one)",
+    )?;
+    let names = text.split(',').map(str::trim).filter(|it| !it.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    ensure!(!names.is_empty(), "--join names no controller: write HOST:PORT,HOST:PORT");
+    Ok(names)
 }
 
 fn parse_label(text: &str) -> anyhow::Result<(String, String)> {

@@ -25,8 +25,12 @@ pub struct Joined {
 
 /// Why a try came to nothing.
 pub enum Refusal {
+    /// The controller does not lead; it names the one that does, if there is one.
     Elsewhere(Option<String>),
-    Refused { reason: String, retry: bool },
+    Refused {
+        reason: String,
+        retry: bool,
+    },
     Broken(String),
 }
 
@@ -65,7 +69,8 @@ impl Link {
             .map_err(|error| broken(&error))?;
         let mut stream = hub.session().await.map_err(|error| broken(&error))?;
         let hello = WorkerMessage::Hello(Box::new(self.hello));
-        stream.outbound.send(hello).await.map_err(|error| broken(&error))?;
+        // A controller that does not lead says where to go, and hangs up, without listening first: what it said counts.
+        let _ = stream.outbound.send(hello).await;
         match stream.inbound.next().await {
             Some(Ok(ControllerMessage::Welcome(welcome))) => Ok((Joined { stream, hub }, welcome)),
             Some(Ok(ControllerMessage::Redirect { leader })) => Err(Refusal::Elsewhere(leader)),

@@ -268,3 +268,88 @@ fn beats_by_attempt(file: &std::path::Path) -> BTreeMap<String, Vec<u128>> {
     }
     beats
 }
+
+/// Controllers that stand still, as if cut off: no connection breaks, and nobody answers.
+struct Stopped(Vec<u32>);
+
+impl Stopped {
+    fn all_but(lab: &Lab, leader: u64) -> Stopped {
+        let others = (1..=3).filter(|id| *id != leader);
+        let pids: Vec<u32> = others.map(|id| lab.pid(&format!("controller-{id}"))).collect();
+        pids.iter().for_each(|pid| signal(*pid, "STOP"));
+        Stopped(pids)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pid| signal(*pid, "CONT"));
+    }
+}
+
+#[test]
+fn an_isolated_leader_says_so_and_ends_when_told() {
+    let lab = Lab::start(&["--workers", "1", "--cpus", "1", "--lease", "4s"]);
+    // Something to decide, so that the leader's own loop waits for a quorum too.
+    let runs = lab.submit(shell("runs", "sleep 3"));
+    lab.wait_for_state(runs, TaskState::Running);
+    lab.submit(shell("waits", "true"));
+    let leader = lab.leader();
+    let _stopped = Stopped::all_but(&lab, leader);
+    let leader = format!("controller-{leader}");
+    let address = address_of(&lab, &leader);
+    let all = lab.controllers.clone();
+    for (ask, among) in
+        [(&["jobs"][..], &address), (&["submit", "--", "true"], &address), (&["jobs"], &all)]
+    {
+        let began = Instant::now();
+        let words = [&["-H", among.as_str(), "--deadline", "12s"], ask].concat();
+        let output = lab.drigs(&words);
+        let said = crate::lab::text(&output);
+        assert_eq!(output.status.code(), Some(4), "{ask:?}: {said}");
+        assert!(
+            said.contains("no quorum: the leader cannot reach the other controllers"),
+            "{ask:?}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{ask:?}: {said}");
+        assert!(began.elapsed() < Duration::from_secs(14), "{ask:?} took {:?}", began.elapsed());
+    }
+    let stale = lab.drigs(&["-H", &address, "--stale", "jobs"]);
+    assert!(stale.status.success(), "what it knows, it still says");
+
+    let began = Instant::now();
+    let pid = lab.pid(&leader);
+    signal(pid, "TERM");
+    wait_until("it ends", || !alive(pid));
+    assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
+}
+
+#[test]
+fn all_controllers_end_at_once() {
+    let lab = Lab::start(&["--workers", "1", "--cpus", "1", "--lease", "4s"]);
+    let job = lab.submit(shell("runs", "sleep 1000"));
+    lab.wait_for_state(job, TaskState::Running);
+    let mut follower = std::process::Command::new(crate::lab::DRIGS)
+        .args(["-H", &lab.controllers, "logs", "-f", &job.to_string()])
+        .env("DRIGS_TOKEN", &lab.token)
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pids: Vec<u32> = (1..=3).map(|id| lab.pid(&format!("controller-{id}"))).collect();
+    let began = Instant::now();
+    pids.iter().for_each(|pid| signal(*pid, "TERM"));
+    wait_until("they end", || pids.iter().all(|pid| !alive(*pid)));
+    let took = began.elapsed();
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    assert!(took < Duration::from_secs(8), "it took {took:?}");
+}
+
+/// Where a controller of the lab listens.
+fn address_of(lab: &Lab, name: &str) -> String {
+    let words = lab.command(name);
+    let place = words.iter().position(|word| word == "--listen").expect("the lab says where");
+    words[place + 1].clone()
+}

@@ -253,6 +253,7 @@ pub fn signal(pid: u32, name: &str) {
     let signal = match name {
         "KILL" => rustix::process::Signal::KILL,
         "TERM" => rustix::process::Signal::TERM,
+        "INT" => rustix::process::Signal::INT,
         "STOP" => rustix::process::Signal::STOP,
         "CONT" => rustix::process::Signal::CONT,
         _ => panic!("no signal {name}"),

@@ -1,5 +1,6 @@
 //! Everything that needs more than one module, or real programs.
 
+mod cli;
 mod cluster;
 mod lab;
 mod refusals;

@@ -127,7 +127,8 @@ fn a_data_directory_belongs_to_one_process_one_node_and_one_cluster() {
     check(&outcome(&controller("1", free, &dir)), 1, &["in use", &pid]);
     // A second worker on a worker's.
     let worker_dir = lab.place().join("worker-1");
-    let output = outcome(&["worker", "--data-dir", worker_dir.to_str().unwrap()]);
+    let output =
+        outcome(&["worker", "--join", "127.0.0.1:1", "--data-dir", worker_dir.to_str().unwrap()]);
     check(&output, 1, &["another worker already uses"]);
 
     // Another node's.

@@ -221,6 +221,18 @@ impl Api for Fake {
     }
 
     fn explain(&self, target: TargetRef, _: Consistency) -> Answer<Explanation> {
+        if target == TargetRef::Job(JobId(2)) {
+            let recovering = Explanation {
+                target: String::from("2"),
+                state: TaskState::Recovering,
+                reason: Some(WaitReason::Recovering),
+                ended: None,
+                lines: vec![String::from("2.0.1 may still run on worker gpu-box-1.")],
+                ahead: None,
+                earliest_start: None,
+            };
+            return self.answer(format!("explain {target:?}"), recovering);
+        }
         self.answer(
             format!("explain {target:?}"),
             Explanation {

@@ -375,6 +375,13 @@ fn one_job() {
     "#]],
     );
     shows(
+        "explain 2",
+        expect![[r#"
+            job 2 is RECOVERING
+              2.0.1 may still run on worker gpu-box-1.
+        "#]],
+    );
+    shows(
         "diagnose 15 -o json",
         expect![[r#"
             {

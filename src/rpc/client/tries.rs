@@ -27,8 +27,15 @@ pub(super) struct Tries {
     end: Instant,
     pause: Duration,
     /// Who was tried, with how it went the last time, in the order of the first tries.
-    tried: Vec<(String, String)>,
-    /// Whether any controller answered at all.
+    tried: Vec<Tried>,
+}
+
+/// How it went with one controller.
+#[derive(Debug)]
+struct Tried {
+    address: String,
+    reason: String,
+    /// The reason is its own word.
     reached: bool,
 }
 
@@ -80,12 +87,7 @@ impl Miss {
 
 impl Tries {
     pub(super) fn new(deadline: Duration) -> Self {
-        Tries {
-            end: Instant::now() + deadline,
-            pause: FIRST_PAUSE,
-            tried: Vec::new(),
-            reached: false,
-        }
+        Tries { end: Instant::now() + deadline, pause: FIRST_PAUSE, tried: Vec::new() }
     }
 
     pub(super) fn left(&self) -> Duration {
@@ -101,8 +103,7 @@ impl Tries {
             Miss::Final(error) => return Err(error),
             Miss::Overloaded(error) => Some(error),
             Miss::Unavailable { address, reason, reached } => {
-                self.reached |= reached;
-                self.remember(address, reason);
+                self.remember(Tried { address, reason, reached });
                 None
             }
         };
@@ -115,18 +116,22 @@ impl Tries {
         Ok(())
     }
 
-    fn remember(&mut self, address: String, reason: String) {
-        match self.tried.iter_mut().find(|(known, _)| *known == address) {
-            Some((_, last)) => *last = reason,
-            None => self.tried.push((address, reason)),
+    fn remember(&mut self, now: Tried) {
+        let over = self.left() < SHORTEST_TRY;
+        match self.tried.iter_mut().find(|known| known.address == now.address) {
+            // That the last try was cut short by the deadline says less than what the controller said before.
+            Some(last) if over && last.reached && !now.reached => {}
+            Some(last) => *last = now,
+            None => self.tried.push(now),
         }
     }
 
     fn in_vain(&self) -> ApiError {
+        let reached = self.tried.iter().any(|it| it.reached);
         let tried: Vec<String> =
-            self.tried.iter().map(|(address, reason)| format!("{address} ({reason})")).collect();
+            self.tried.iter().map(|it| format!("{} ({})", it.address, it.reason)).collect();
         let tried = tried.join(", ");
-        let message = if self.reached {
+        let message = if reached {
             format!("no controller could answer: tried {tried}")
         } else {
             format!(

@@ -70,6 +70,24 @@ async fn when_nobody_leads_it_says_so() {
 }
 
 #[tokio::test]
+async fn what_a_controller_said_is_not_forgotten_when_the_time_is_up() {
+    let refusal = ApiError::new(ErrorKind::Unavailable, "no quorum");
+    let server = run(Arc::new(Fake {
+        refusal: std::sync::Mutex::new(Some(refusal)),
+        pause: Duration::from_millis(800),
+        ..Fake::default()
+    }))
+    .await;
+    // Three tries are answered; the fourth has less time than its answer takes.
+    let api = client_within(&[&server.address], Duration::from_secs(3));
+    let error = api.cluster().await.unwrap_err();
+    assert_eq!(
+        error.message,
+        format!("no controller could answer: tried {} (no quorum)", server.address)
+    );
+}
+
+#[tokio::test]
 async fn an_unknown_name_is_named() {
     let api = client_within(&["no-such-host.invalid:7070"], Duration::from_millis(100));
     let error = api.cluster().await.unwrap_err();
