@@ -179,11 +179,13 @@ impl Api for Local {
         Box::pin(async move {
             this.reach(Consistency::Linearizable).await?;
             let done = match action {
-                MemberAction::Add { id, address } => this.raft.add_member(id, address).await,
+                MemberAction::Add { id, address } => this.raft.add_learner(id, address).await,
+                MemberAction::Promote { id } => this.raft.promote(id).await,
+                MemberAction::Move { id, address } => this.raft.move_member(id, address).await,
                 MemberAction::Remove { id } => this.raft.remove_member(id).await,
                 MemberAction::TransferLeader { to } => this.raft.transfer_leadership(to).await,
             };
-            done.map_err(|error| ApiError::new(ErrorKind::Conflict, error.to_string()))
+            done.map_err(ApiError::from)
         })
     }
 }

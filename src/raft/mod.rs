@@ -2,6 +2,7 @@
 //! minority of them. Nothing above this room sees openraft's types.
 
 mod config;
+mod dismissal;
 mod error;
 mod formation;
 mod history;
@@ -173,12 +174,28 @@ impl Raft {
         self.status().into()
     }
 
-    /// Takes a new, empty controller in: first as a learner, and as a voter once it has caught up.
+    /// Takes a new, empty controller in, as a learner: it is sent everything, and does not vote yet.
     ///
     /// # Errors
-    /// When this controller does not lead, the newcomer is known, not empty, not reachable, or does not catch up.
-    pub async fn add_member(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+    /// When this controller does not lead, or the newcomer's number was used before, it is not empty or not reachable.
+    pub async fn add_learner(&self, id: NodeId, address: String) -> Result<(), MemberError> {
         self.let_in(id, address).await
+    }
+
+    /// Lets a learner vote once it has caught up.
+    ///
+    /// # Errors
+    /// When this controller does not lead, or the learner would hold up the others.
+    pub async fn promote(&self, id: NodeId) -> Result<(), MemberError> {
+        self.give_vote(id).await
+    }
+
+    /// Says where a member is reached from now on.
+    ///
+    /// # Errors
+    /// When this controller does not lead, or the member does not answer there.
+    pub async fn move_member(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+        self.move_to(id, address).await
     }
 
     /// Takes a controller out for good. A leader that is to remove itself hands over first, and then answers

@@ -3,6 +3,7 @@
 //! One thread does it, so that neither SQLite nor a long batch ever holds up the runtime that carries heartbeats.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     sync::{
@@ -21,7 +22,7 @@ use openraft::{
 use tokio::sync::oneshot;
 
 use crate::raft::{
-    Fatal,
+    Fatal, NodeId,
     types::{Encoded, Entry, LogId, Outcomes, Snapshot, SnapshotMeta, StoredMembership, Types},
     wire,
 };
@@ -53,6 +54,7 @@ pub struct Shared {
 pub struct Stored {
     pub applied: Option<LogId>,
     pub membership: StoredMembership,
+    pub members_ever: BTreeSet<NodeId>,
     pub hash: [u8; 32],
 }
 
@@ -133,6 +135,13 @@ impl Shared {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether `id` was a member and, by all that is committed here, is none any more. It never will be again.
+    pub fn was_removed(&self, id: NodeId) -> bool {
+        let stored = self.stored();
+        let is_member = stored.membership.membership().get_node(&id).is_some();
+        !is_member && stored.members_ever.contains(&id)
+    }
+
     fn replace(&self, state: State) {
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
@@ -146,9 +155,12 @@ impl Stored {
                 record: format!("the membership: {fault}"),
             }
         })?;
+        let mut members_ever = applied.members_ever.clone();
+        members_ever.extend(membership.membership().nodes().map(|(id, _)| *id));
         Ok(Stored {
             applied: applied.position.map(wire::from_position),
             membership,
+            members_ever,
             hash: applied.hash,
         })
     }
@@ -207,6 +219,7 @@ impl Applier {
             EntryPayload::Membership(membership) => {
                 let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
                 self.applied.membership = wire::encode_stored_membership(&stored);
+                self.applied.members_ever.extend(membership.nodes().map(|(id, _)| *id));
                 (None, &[][..])
             }
             EntryPayload::Blank => (None, &[][..]),

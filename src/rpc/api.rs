@@ -284,6 +284,10 @@ pub struct ClusterView {
     pub answered_by: u64,
     pub leader: Option<u64>,
     pub term: u64,
+    /// 2 and more for a cluster that was recovered from a lost majority.
+    pub generation: u64,
+    /// The last log entry of the controller that answered.
+    pub last_log: Option<u64>,
     pub members: Vec<MemberView>,
 }
 
@@ -305,7 +309,17 @@ pub struct MemberView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberAction {
+    /// As a learner, which is sent everything and does not vote yet.
     Add {
+        id: u64,
+        address: String,
+    },
+    /// Lets a learner that has caught up vote.
+    Promote {
+        id: u64,
+    },
+    /// The same controller is at another address from now on.
+    Move {
         id: u64,
         address: String,
     },

@@ -28,6 +28,9 @@ struct Identity {
     node_id: u64,
     /// Absent until the controller was let into a cluster. A directory that lost it has lost everything.
     cluster_id: Option<String>,
+    /// Why it must never be used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dismissed: Option<String>,
 }
 
 const FORMAT: u32 = 1;
@@ -56,7 +59,7 @@ impl DataDir {
                         return Err(Error::corrupt(path, record));
                     }
                 }
-                let fresh = Identity { format: FORMAT, node_id, cluster_id: None };
+                let fresh = Identity { format: FORMAT, node_id, cluster_id: None, dismissed: None };
                 write_identity(path, &fresh)?;
                 fresh
             }
@@ -67,6 +70,9 @@ impl DataDir {
                 found: identity.node_id,
                 expected: node_id,
             });
+        }
+        if let Some(why) = identity.dismissed {
+            return Err(Error::Dismissed { path: path.to_owned(), why });
         }
         for file in [LOG, STATE] {
             if identity.cluster_id.is_some() && !path.join(file).exists() {
@@ -124,6 +130,18 @@ impl DataDir {
         let joined = Identity { cluster_id: Some(cluster_id.to_owned()), ..identity.clone() };
         write_identity(&self.path, &joined)?;
         *identity = joined;
+        Ok(())
+    }
+
+    /// From now on nobody opens it as this controller, durably.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn dismiss(&self, why: &str) -> Result<(), Error> {
+        let mut identity = self.identity();
+        let dismissed = Identity { dismissed: Some(why.to_owned()), ..identity.clone() };
+        write_identity(&self.path, &dismissed)?;
+        *identity = dismissed;
         Ok(())
     }
 

@@ -13,6 +13,8 @@ pub enum Error {
         "the data directory {path} belongs to controller {found}, and this is controller {expected}: give each its own"
     )]
     OtherNode { path: PathBuf, found: u64, expected: u64 },
+    #[error("{why} (so says {path}/node.json)")]
+    Dismissed { path: PathBuf, why: String },
     #[error("{path} belongs to cluster {found}, not to cluster {expected}")]
     OtherCluster { path: PathBuf, found: String, expected: String },
     #[error("{path} was written by a newer DRIGS (format {found}; this one knows up to {known})")]

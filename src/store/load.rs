@@ -1,6 +1,6 @@
 //! From rows back to the state.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use rusqlite::{Connection, OptionalExtension as _, types::FromSql};
 use serde::de::DeserializeOwned;
@@ -50,9 +50,13 @@ pub(super) fn applied(connection: &Connection, path: &Path) -> Result<Applied, E
     let position =
         term.zip(index).map(|(term, index)| Position { term: term as u64, index: index as u64 });
     let hash: Option<[u8; 32]> = meta(connection, path, "state_hash")?;
+    let ever: Option<String> = meta(connection, path, "members_ever")?;
+    let ever = ever.map_or(Ok(BTreeSet::new()), |text| serde_json::from_str(&text));
+    let fault = |fault| Error::corrupt(path, format!("members_ever: {fault}"));
     Ok(Applied {
         position,
         membership: meta(connection, path, "membership")?.unwrap_or_default(),
+        members_ever: ever.map_err(fault)?,
         hash: hash.unwrap_or_default(),
         cluster_id: meta(connection, path, "cluster_id")?,
     })

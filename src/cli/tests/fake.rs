@@ -380,6 +380,8 @@ impl Api for Fake {
             state_hash: Some(String::from("5f3759df00112233")),
             version: Some(String::from("0.2.0")),
         };
+        let joins = self.asked.lock().unwrap().iter().any(|asked| asked.contains("Add { id: 4"));
+        let newcomer = joins.then(|| member(4, "LEARNER", Some(0)));
         self.answer(
             String::from("cluster"),
             ClusterView {
@@ -387,11 +389,16 @@ impl Api for Fake {
                 answered_by: 1,
                 leader: Some(2),
                 term: 7,
+                generation: 1,
+                last_log: Some(100),
                 members: vec![
                     member(1, "VOTER", Some(0)),
                     member(2, "LEADER", Some(0)),
                     member(3, "VOTER", None),
-                ],
+                ]
+                .into_iter()
+                .chain(newcomer)
+                .collect(),
             },
         )
     }

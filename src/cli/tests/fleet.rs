@@ -169,8 +169,51 @@ fn the_cluster() {
     asks(
         "cluster add 4 10.0.0.4:7070",
         expect![[r#"
-        ! added controller 4 at 10.0.0.4:7070
+        ! added controller 4 at 10.0.0.4:7070: it votes
         ? member Add { id: 4, address: "10.0.0.4:7070" }
+        ? cluster
+        ? member Promote { id: 4 }
+    "#]],
+    );
+    asks(
+        "cluster replace 3 4=10.0.0.4:7070",
+        expect![[r#"
+        ! added controller 4 at 10.0.0.4:7070: it votes
+        ! removed controller 3
+        ? cluster
+        ? member Add { id: 4, address: "10.0.0.4:7070" }
+        ? cluster
+        ? member Promote { id: 4 }
+        ? member Remove { id: 3 }
+    "#]],
+    );
+    asks(
+        "cluster replace 9 8=10.0.0.8:7070",
+        expect![[r#"
+        ! drigs: there is no controller 9
+        exit 3
+        ? cluster
+    "#]],
+    );
+    asks(
+        "cluster replace 3 3=10.0.0.4:7070",
+        expect![[r#"
+        ! drigs: the new controller needs a number of its own, other than 3; for the same controller at another address there is `drigs cluster move`
+        exit 2
+        ? cluster
+    "#]],
+    );
+    asks(
+        "cluster replace 3 10.0.0.4",
+        expect![[r#"
+        usage: invalid value '10.0.0.4' for '<NEW=ADDRESS>': `10.0.0.4` is not NUMBER=HOST:PORT, such as 4=ctl4:7070
+    "#]],
+    );
+    asks(
+        "cluster move 3 10.0.0.9:7070",
+        expect![[r#"
+        ! controller 3 is at 10.0.0.9:7070 from now on
+        ? member Move { id: 3, address: "10.0.0.9:7070" }
     "#]],
     );
     asks(

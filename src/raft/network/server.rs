@@ -5,10 +5,12 @@ use std::{path::Path, pin::Pin, sync::Arc, time::Duration};
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::model::lineage::Kinship;
 use crate::raft::{
     NodeId,
     log_storage::LogStorage,
-    network::{Identity, check_cluster, piece::Joiner},
+    dismissal::{Dismissal, Verdict},
+    network::{Identity, kinship, piece::Joiner, sender},
     state_machine::StateMachine,
     types::{Core, Snapshot},
     wire,
@@ -30,6 +32,7 @@ pub struct PeerService {
     pub log: LogStorage,
     pub state_machine: StateMachine,
     pub core: Core,
+    pub dismissal: Dismissal,
 }
 
 /// How long a sender may take from one piece of a snapshot to the next.
@@ -38,10 +41,34 @@ const PIECE_PATIENCE: Duration = Duration::from_secs(60);
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl PeerService {
-    /// Takes the message of a peer of the same cluster.
+    /// Takes the message of a member of the same cluster.
     fn admit<T>(&self, request: Request<T>) -> Result<T, Status> {
-        self.identity.check(request.metadata())?;
-        check_cluster(request.metadata(), self.dir.cluster_id().as_deref())?;
+        let metadata = request.metadata();
+        self.identity.check(metadata)?;
+        let own = self.dir.cluster_id();
+        let (kinship, theirs) = kinship(metadata, own.as_deref())?;
+        let (sender, own) = (sender(metadata), own.unwrap_or_default());
+        match kinship {
+            Kinship::Same if self.state_machine.shared().was_removed(sender) => {
+                return Err(Verdict::Removed.refuse(sender, &own));
+            }
+            Kinship::Same => {}
+            Kinship::Older => return Err(Verdict::LeftBehind(own.clone()).refuse(sender, &own)),
+            Kinship::Newer => {
+                self.dismissal.carry_out(&Verdict::LeftBehind(theirs.to_owned()));
+                return Err(Status::unavailable("this controller was left behind and ends"));
+            }
+            Kinship::Rival => {
+                return Err(Status::failed_precondition(format!(
+                    "cluster {own} was recovered twice, the other time as {theirs}: keep one of the two, and start the controllers of the other with empty directories"
+                )));
+            }
+            Kinship::Stranger => {
+                return Err(Status::failed_precondition(format!(
+                    "this controller belongs to cluster {own}, the caller to cluster {theirs}"
+                )));
+            }
+        }
         Ok(request.into_inner())
     }
 
@@ -118,6 +145,7 @@ impl Peer for PeerService {
             empty: self.is_empty(),
             voters: self.voters(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            sender_removed: self.state_machine.shared().was_removed(sender(request.metadata())),
         }))
     }
 

@@ -67,6 +67,8 @@ async fn every_call_and_every_answer_arrive_whole() {
     assert_eq!(api.cluster().await, Ok(samples::cluster()));
     for action in [
         MemberAction::Add { id: 4, address: "10.0.0.8:7070".into() },
+        MemberAction::Promote { id: 4 },
+        MemberAction::Move { id: 4, address: "10.0.0.9:7070".into() },
         MemberAction::Remove { id: 4 },
         MemberAction::TransferLeader { to: Some(2) },
         MemberAction::TransferLeader { to: None },

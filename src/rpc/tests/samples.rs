@@ -302,6 +302,8 @@ pub fn cluster() -> ClusterView {
         answered_by: 1,
         leader: Some(1),
         term: 4,
+        generation: 2,
+        last_log: Some(3),
         members: vec![member, MemberView::default()],
     }
 }

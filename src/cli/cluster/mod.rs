@@ -1,14 +1,27 @@
-//! `drigs cluster status|add|remove|transfer-leader`.
+//! `drigs cluster`: the controllers themselves.
+
+mod members;
 
 use clap::{Args, Subcommand};
 
+use self::members::{CatchUp, Newcomer, percent};
 use crate::cli::{
     Session,
     failure::Failure,
     screen::{Cell, Screen, Table},
     watch::Watch,
 };
-use crate::rpc::api::{Api, ClusterView, MemberAction};
+use crate::rpc::api::{Api, ClusterView, MemberAction, MemberView};
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  drigs-controller --id 4 --peers 4=ctl4:7070 …   on the new machine, with an empty data directory
+  drigs cluster add 4 ctl4:7070                   from anywhere
+  drigs cluster add 4 ctl4:7070 --wait 1h         a large state, a slow network";
+
+const REPLACE_EXAMPLES: &str = "\
+Examples:
+  drigs cluster replace 2 4=ctl4:7070   controller 2 (dead or alive) goes once controller 4 votes";
 
 #[derive(Args, Clone, Debug)]
 pub struct ClusterArgs {
@@ -23,15 +36,35 @@ enum Verb {
         #[command(flatten)]
         watch: Watch,
     },
-    /// Add a controller that was started with an empty data directory
+    /// Add a controller that was started with an empty data directory; returns once it votes
+    #[command(after_help = ADD_EXAMPLES)]
     Add {
         /// A number that no controller of this cluster ever had
         id: u64,
         /// Where it listens: host:7070
         address: String,
+        #[command(flatten)]
+        wait: CatchUp,
     },
-    /// Remove a controller, dead or alive; it never votes again
+    /// Remove a controller, dead or alive; it never votes again, and its number is not used again
     Remove { id: u64 },
+    /// Put a new controller in the place of an old one: add, wait, remove
+    #[command(after_help = REPLACE_EXAMPLES)]
+    Replace {
+        /// The one that goes, dead or alive
+        old: u64,
+        /// The one that comes, started with an empty data directory
+        #[arg(value_name = "NEW=ADDRESS")]
+        newcomer: Newcomer,
+        #[command(flatten)]
+        wait: CatchUp,
+    },
+    /// Say where a controller listens that was started at another address with its data
+    Move {
+        id: u64,
+        /// host:7070
+        address: String,
+    },
     /// Let another controller lead, without an election
     TransferLeader {
         /// Which one [default: the most caught-up]
@@ -43,11 +76,17 @@ enum Verb {
 pub async fn run(args: ClusterArgs, session: &mut Session<'_, impl Api>) -> Result<(), Failure> {
     let (action, done) = match args.verb {
         Verb::Status { watch } => return status(watch, session).await,
-        Verb::Add { id, address } => {
-            let done = format!("added controller {id} at {address}");
-            (MemberAction::Add { id, address }, done)
+        Verb::Add { id, address, wait } => {
+            return members::add(Newcomer { id, address }, wait, session).await;
         }
-        Verb::Remove { id } => (MemberAction::Remove { id }, format!("removed controller {id}")),
+        Verb::Remove { id } => return members::remove(id, session).await,
+        Verb::Replace { old, newcomer, wait } => {
+            return members::replace(old, newcomer, wait, session).await;
+        }
+        Verb::Move { id, address } => {
+            let done = format!("controller {id} is at {address} from now on");
+            (MemberAction::Move { id, address }, done)
+        }
         Verb::TransferLeader { to } => {
             let done = to.map_or_else(
                 || String::from("leadership was handed over"),
@@ -101,7 +140,7 @@ fn text(cluster: &ClusterView, screen: &Screen<'_>) -> String {
         table.row([
             member.id.into(),
             (&member.address).into(),
-            Cell::health(&member.role, "LEADER"),
+            Cell::health(&role(member, cluster.last_log), "LEADER"),
             reachable,
             number(member.applied).into(),
             number(member.lag).into(),
@@ -110,4 +149,12 @@ fn text(cluster: &ClusterView, screen: &Screen<'_>) -> String {
         ]);
     }
     format!("{head}\n\n{}", table.draw(screen))
+}
+
+/// Of a learner also how much it has.
+fn role(member: &MemberView, last: Option<u64>) -> String {
+    match (member.role.as_str(), member.matched.zip(last)) {
+        ("LEARNER", Some((matched, last))) => format!("LEARNER {}%", percent(matched, last)),
+        (role, _) => role.to_owned(),
+    }
 }
