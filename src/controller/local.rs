@@ -10,10 +10,10 @@ use crate::model::{Explanation, JobId, Queue, QueueName, TaskId, TaskState, User
 use crate::raft::Raft;
 use crate::rpc::{
     api::{
-        Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
-        JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView,
-        SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction,
-        WorkerView,
+        Answer, Api, ApiError, BackupStream, ClusterView, Consistency, ErrorKind, GpuView,
+        JobAction, JobDetail, JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView,
+        StatusView, SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer,
+        WorkerAction, WorkerView,
     },
     session::ControllerMessage,
 };
@@ -187,6 +187,12 @@ impl Api for Local {
             };
             done.map_err(ApiError::from)
         })
+    }
+
+    fn backup(&self) -> Answer<BackupStream> {
+        let chunks = tokio_stream::wrappers::ReceiverStream::new(self.raft.backup());
+        let chunks = chunks.map(|chunk| chunk.map_err(internal)).boxed();
+        Box::pin(std::future::ready(Ok(chunks)))
     }
 }
 

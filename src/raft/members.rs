@@ -84,9 +84,9 @@ impl Raft {
                 self.highest_number()
             ));
         }
-        if let Some((other, node)) = membership.nodes().find(|(it, node)| {
-            **it != id && node.addr == address
-        }) {
+        if let Some((other, node)) =
+            membership.nodes().find(|(it, node)| **it != id && node.addr == address)
+        {
             return refuse(format!("controller {other} is already at {}", node.addr));
         }
         let waiting = membership.learner_ids().find(|it| *it != id);
@@ -117,10 +117,15 @@ impl Raft {
         if metrics.membership_config.membership().get_node(&id).is_none() {
             return refuse(format!("there is no controller {id}; `drigs cluster add` lets one in"));
         }
-        let last = metrics.last_log_index.unwrap_or(0);
-        let lacks = last.saturating_sub(matched(&metrics, id).unwrap_or(0));
+        let has = matched(&metrics, id).filter(|_| self.is_reachable(&metrics, id));
+        let Some(has) = has else {
+            return refuse(format!("controller {id} does not answer: it can not vote"));
+        };
+        let lacks = metrics.last_log_index.unwrap_or(0).saturating_sub(has);
         if lacks > CLOSE_ENOUGH {
-            return refuse(format!("controller {id} lacks {lacks} entries of the log: it would hold up the others if it voted"));
+            return refuse(format!(
+                "controller {id} lacks {lacks} entries of the log: it would hold up the others if it voted"
+            ));
         }
         voters.insert(id);
         self.needs_majority(&metrics, &voters, &format!("with controller {id}"))?;
@@ -230,6 +235,14 @@ impl Raft {
         anyhow::ensure!(
             found.empty || (ours && was_let_in),
             "it is not empty: start it with an empty data directory"
+        );
+        let level = self.read(|state| state.counters.feature_level);
+        // One from before levels were announced understands the first.
+        anyhow::ensure!(
+            found.feature_level.max(1) >= level,
+            "it is of version {}, which understands feature level {}, and the cluster is at {level}: upgrade it first",
+            found.version,
+            found.feature_level
         );
         peer.join(&cluster_id, PEER_PATIENCE).await?;
         Ok(())

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -17,7 +20,7 @@ use tokio::{
 
 use crate::raft::{
     Config, Fence, History, Leadership, Member, NodeId, OpenError, Role, Status,
-    dismissal::{Dismissal, ask_around},
+    dismissal::{Dismissal, Verdict, ask_around},
     error::Fatal,
     formation::Formation,
     log_storage::LogStorage,
@@ -25,7 +28,7 @@ use crate::raft::{
     network::{AddressBook, Identity, Network, PeerService},
     proposer::Proposer,
     state_machine::{Shared, StateMachine},
-    types::{Core, Metrics},
+    types::{Core, Membership, Metrics},
     watchdog::{self, Alarm},
 };
 use crate::store::{self, DataDir};
@@ -48,8 +51,9 @@ pub struct Replica {
     dismissal: Dismissal,
     identity: Identity,
     log: LogStorage,
-    state_machine: StateMachine,
+    pub(super) state_machine: StateMachine,
     alarm: Alarm,
+    closed: AtomicBool,
     runtime: OwnRuntime,
 }
 
@@ -100,16 +104,22 @@ impl Replica {
         }
     }
 
+    pub fn dismiss(&self, verdict: &Verdict) {
+        self.dismissal.carry_out(verdict);
+    }
+
     pub async fn shutdown(&self) -> anyhow::Result<()> {
-        if self.alarm.silence() {
+        if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        let was_fatal = self.alarm.silence();
         let closed = tokio::time::timeout(SHUTDOWN, self.close()).await;
         let closed = closed.context("the replica did not end in time").flatten();
         // The lock is let go of in any case: who waits for it is a successor.
-        self.dir.close(closed.is_ok())?;
+        self.dir.close(closed.is_ok() && !was_fatal)?;
         self.runtime.stop();
-        closed
+        // What was fatal was told; that it then does not close in order is no news.
+        if was_fatal { Ok(()) } else { closed }
     }
 
     async fn close(&self) -> anyhow::Result<()> {
@@ -226,9 +236,10 @@ async fn start(
     let was_empty = log.is_empty();
     if let (Some(own), false) = (dir.cluster_id(), was_empty) {
         // Before it takes part: two that were left behind would elect each other otherwise.
-        let others = others(config.node_id, &config.peers, state_machine.shared());
+        let others = known(config.node_id, &config.peers, state_machine.shared());
         if let Some(verdict) = ask_around(&network, &own, &others, ROLL_CALL).await {
             dismissal.carry_out(&verdict);
+            dir.close(false)?;
             return Err(OpenError::Start(dismissal.describe(&verdict)));
         }
     }
@@ -279,6 +290,7 @@ async fn start(
         log,
         state_machine,
         alarm,
+        closed: AtomicBool::new(false),
         runtime,
     });
     tokio::spawn(keep_log_short(Arc::downgrade(&replica), config.longest_log));
@@ -313,17 +325,20 @@ fn core_config(config: &Config) -> Result<openraft::Config, OpenError> {
 }
 
 /// Where all others are, by the members' own list and by the hint of the flags.
-fn others(
+fn known(
     own: NodeId,
     peers: &BTreeMap<NodeId, String>,
     shared: &Shared,
 ) -> BTreeMap<NodeId, String> {
-    let mut others = peers.clone();
-    let stored = shared.stored();
-    let members = stored.membership.membership().nodes();
-    others.extend(members.map(|(id, node)| (*id, node.addr.clone())));
-    others.remove(&own);
-    others
+    let mut known = peers.clone();
+    known.extend(others(own, shared.stored().membership.membership()));
+    known.remove(&own);
+    known
+}
+
+pub(super) fn others(own: NodeId, members: &Membership) -> BTreeMap<NodeId, String> {
+    let others = members.nodes().filter(|(id, _)| **id != own);
+    others.map(|(id, node)| (*id, node.addr.clone())).collect()
 }
 
 /// A follower that nobody sends anything to need not be one any more.
@@ -336,7 +351,7 @@ async fn call_the_roll(replica: Weak<Replica>) {
         if replica.leadership.borrow().is_me {
             continue;
         }
-        let others = others(replica.id, &replica.peers, &replica.shared);
+        let others = known(replica.id, &replica.peers, &replica.shared);
         if let Some(verdict) = ask_around(&replica.network, &own, &others, ROLL_CALL).await {
             return replica.dismissal.carry_out(&verdict);
         }

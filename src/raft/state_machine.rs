@@ -104,6 +104,11 @@ impl StateMachine {
         &self.shared
     }
 
+    /// The state as it is in the store; it stays as it is for as long as the snapshot lives.
+    pub fn snapshot(&self) -> Result<store::Snapshot, store::Error> {
+        self.snapshots.take()
+    }
+
     /// Writes back everything, and lets go of the files.
     pub async fn close(&self) -> io::Result<()> {
         self.call(Job::Close).await
@@ -176,16 +181,16 @@ struct Applier {
 impl Applier {
     fn run(mut self, inbox: &Receiver<Job>, fatal: &(dyn Fn(Fatal) + Send + Sync)) {
         while let Ok(job) = inbox.recv() {
-            let failure = match job {
-                Job::Apply(entries, answer) => reply(answer, self.apply(&entries)),
-                Job::Install(file, answer) => reply(answer, self.install(&file)),
+            let goes_on = match job {
+                Job::Apply(entries, answer) => reply(answer, self.apply(&entries), fatal),
+                Job::Install(file, answer) => reply(answer, self.install(&file), fatal),
                 Job::Close(answer) => {
-                    reply(answer, self.db.close());
+                    reply(answer, self.db.close(), fatal);
                     return;
                 }
             };
-            if let Some(message) = failure {
-                return fatal(Fatal { exit_code: Fatal::STORAGE, message });
+            if !goes_on {
+                return;
             }
         }
     }
@@ -258,15 +263,26 @@ impl Applier {
     }
 }
 
-/// Answers, and says what is fatal of it.
+/// Answers. An error is fatal, and told first: the core would only say that it stopped. Says whether there was none.
 fn reply<T>(
     answer: oneshot::Sender<io::Result<T>>,
     result: Result<T, store::Error>,
-) -> Option<String> {
-    let failure = result.as_ref().err().map(ToString::to_string);
+    fatal: &(dyn Fn(Fatal) + Send + Sync),
+) -> bool {
+    if let Err(error) = &result {
+        let exit_code = match error {
+            // The disk is as good as it was.
+            store::Error::NewerEntry { .. }
+            | store::Error::Newer { .. }
+            | store::Error::NewerState { .. } => Fatal::IDENTITY,
+            _ => Fatal::STORAGE,
+        };
+        fatal(Fatal { exit_code, message: error.to_string() });
+    }
+    let goes_on = result.is_ok();
     // Nobody waits any more only when the core is gone.
     let _ = answer.send(result.map_err(io::Error::from));
-    failure
+    goes_on
 }
 
 /// Of everything up to and with this entry. Two replicas that differ here have applied differently.

@@ -389,6 +389,8 @@ impl From<Rejection> for ApiError {
             | Rejection::WorkerConnected(_)
             | Rejection::WorkerNotSilent(_)
             | Rejection::GpuClaimed(_)
+            | Rejection::WorkerEstranged(_)
+            | Rejection::InDoubt(_)
             | Rejection::StaleFeatureLevel(_) => ErrorKind::Conflict,
         };
         ApiError::new(kind, rejection.to_string())
@@ -422,8 +424,11 @@ pub trait Api: Send + Sync + 'static {
     fn status(&self, consistency: Consistency) -> Answer<StatusView>;
     fn cluster(&self) -> Answer<ClusterView>;
     fn act_on_members(&self, action: MemberAction) -> Answer<()>;
+    /// A backup of what the asked controller has applied, as the bytes of its file.
+    fn backup(&self) -> Answer<BackupStream>;
 }
 
 /// What every call returns: boxed, so that a controller can choose at run time who answers.
 pub type Answer<T> = futures::future::BoxFuture<'static, Result<T, ApiError>>;
+pub type BackupStream = BoxStream<'static, Result<bytes::Bytes, ApiError>>;
 pub type LogStream = BoxStream<'static, Result<LogChunk, ApiError>>;

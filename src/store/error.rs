@@ -19,12 +19,22 @@ pub enum Error {
     OtherCluster { path: PathBuf, found: String, expected: String },
     #[error("{path} was written by a newer DRIGS (format {found}; this one knows up to {known})")]
     Newer { path: PathBuf, found: i64, known: i64 },
+    #[error(
+        "the cluster of {path} has gone on to feature level {found}, and this DRIGS knows up to {known}: start the newer one"
+    )]
+    NewerState { path: PathBuf, found: u32, known: u32 },
     #[error("entry {index} of the log is of a newer DRIGS ({why}): upgrade this controller")]
     NewerEntry { index: u64, why: String },
     #[error(
         "{path} is damaged ({record}): move the data directory away and re-add this controller with `drigs cluster remove` and `drigs cluster add`"
     )]
     Corrupt { path: PathBuf, record: String },
+    #[error(
+        "the recovery of {path} was begun and not ended: run `drigs cluster recover --data-dir {path}` again"
+    )]
+    Recovering { path: PathBuf },
+    #[error("{path} is not a sound backup: {problem}")]
+    Backup { path: PathBuf, problem: String },
     #[error("cannot {doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot {doing} {path}: {source}")]

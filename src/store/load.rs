@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, types::FromSql};
 use serde::de::DeserializeOwned;
 
 use crate::model::{IdempotencyKey, JobId, QueueName, TaskId, WorkerId};
-use crate::state::{Counters, State};
+use crate::state::{Counters, FEATURE_LEVEL, State};
 use crate::store::{Applied, Error, Loaded, Position};
 
 /// Everything that is not history.
@@ -39,6 +39,13 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<Loaded, Error
         Ok(())
     })?;
     state.counters = counters(connection, path)?;
+    if state.counters.feature_level > FEATURE_LEVEL {
+        return Err(Error::NewerState {
+            path: path.to_owned(),
+            found: state.counters.feature_level,
+            known: FEATURE_LEVEL,
+        });
+    }
     state.rebuild();
     Ok(Loaded { state, applied })
 }
@@ -62,7 +69,7 @@ pub(super) fn applied(connection: &Connection, path: &Path) -> Result<Applied, E
     })
 }
 
-fn counters(connection: &Connection, path: &Path) -> Result<Counters, Error> {
+pub(super) fn counters(connection: &Connection, path: &Path) -> Result<Counters, Error> {
     let text: Option<String> = meta(connection, path, "counters")?;
     let text = text.ok_or_else(|| Error::corrupt(path, "the counters are missing"))?;
     serde_json::from_str(&text).map_err(|fault| Error::corrupt(path, format!("counters: {fault}")))

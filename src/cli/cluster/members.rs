@@ -39,8 +39,8 @@ impl std::str::FromStr for Newcomer {
             let is_address = address.contains(':') && !address.starts_with(':');
             Some((id.parse().ok().filter(|id| *id > 0)?, is_address.then_some(address)?))
         });
-        let (id, address) =
-            parts.ok_or_else(|| format!("`{text}` is not NUMBER=HOST:PORT, such as 4=ctl4:7070"))?;
+        let (id, address) = parts
+            .ok_or_else(|| format!("`{text}` is not NUMBER=HOST:PORT, such as 4=ctl4:7070"))?;
         Ok(Newcomer { id, address: address.to_owned() })
     }
 }
@@ -100,7 +100,9 @@ async fn catch_up(
                 else {
                     return Err(Failure::new(
                         code::FAILED,
-                        format!("controller {id} is not in the list any more: it was removed meanwhile"),
+                        format!(
+                            "controller {id} is not in the list any more: it was removed meanwhile"
+                        ),
                     ));
                 };
                 if member.role != "LEARNER" || member.lag.is_some_and(|lag| lag <= CLOSE_ENOUGH) {

@@ -1,10 +1,18 @@
 //! `drigs cluster`: the controllers themselves.
 
+mod backup;
 mod members;
+mod recover;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use self::members::{CatchUp, Newcomer, percent};
+use self::{
+    backup::{BackupArgs, RestoreArgs},
+    members::{CatchUp, Newcomer, percent},
+    recover::RecoverArgs,
+};
 use crate::cli::{
     Session,
     failure::Failure,
@@ -18,6 +26,21 @@ Examples:
   drigs-controller --id 4 --peers 4=ctl4:7070 …   on the new machine, with an empty data directory
   drigs cluster add 4 ctl4:7070                   from anywhere
   drigs cluster add 4 ctl4:7070 --wait 1h         a large state, a slow network";
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  drigs cluster backup /backups/drigs-$(date +%F).drigs
+  drigs -H ctl3:7070 cluster backup - | ssh vault 'cat > drigs.drigs'
+  drigs cluster backup --data-dir /var/lib/drigs/controller drigs.drigs   of a controller that does not run";
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  drigs cluster restore drigs.drigs --data-dir /var/lib/drigs/controller --id 1 --peers 1=ctl1:7070";
+
+const RECOVER_EXAMPLES: &str = "\
+Examples:
+  systemctl stop drigs-controller
+  drigs cluster recover --data-dir /var/lib/drigs/controller   says what is lost, and asks";
 
 const REPLACE_EXAMPLES: &str = "\
 Examples:
@@ -65,6 +88,18 @@ enum Verb {
         /// host:7070
         address: String,
     },
+    /// Back up all that the cluster knows, from any controller, without stopping it
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(BackupArgs),
+    /// Check a backup, and say what it holds
+    #[command(visible_alias = "verify")]
+    InspectBackup { file: PathBuf },
+    /// Make a new cluster from a backup: its first controller's data directory
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(RestoreArgs),
+    /// After the loss of most controllers: go on with one that is left, and what it knows
+    #[command(after_help = RECOVER_EXAMPLES)]
+    Recover(RecoverArgs),
     /// Let another controller lead, without an election
     TransferLeader {
         /// Which one [default: the most caught-up]
@@ -83,6 +118,10 @@ pub async fn run(args: ClusterArgs, session: &mut Session<'_, impl Api>) -> Resu
         Verb::Replace { old, newcomer, wait } => {
             return members::replace(old, newcomer, wait, session).await;
         }
+        Verb::Backup(args) => return backup::backup(args, session).await,
+        Verb::InspectBackup { file } => return backup::inspect(&file, session),
+        Verb::Restore(args) => return backup::restore(args, session),
+        Verb::Recover(args) => return recover::run(args, session),
         Verb::Move { id, address } => {
             let done = format!("controller {id} is at {address} from now on");
             (MemberAction::Move { id, address }, done)

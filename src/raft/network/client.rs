@@ -29,7 +29,7 @@ use tonic::{
 use crate::raft::{
     NodeId,
     dismissal::Dismissal,
-    network::{Identity, piece::Cutter},
+    network::Identity,
     types::{Snapshot, Types, Vote},
     wire,
 };
@@ -41,7 +41,7 @@ use crate::rpc::{
         snapshot_piece::{End, Piece},
     },
 };
-use crate::store::{self, DataDir};
+use crate::store::{self, DataDir, piece::Cutter};
 
 /// Makes the connections that openraft asks for: to each peer one for entries and votes, one for heartbeats and one for
 /// snapshots, so that none of them waits behind another.

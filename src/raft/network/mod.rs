@@ -1,7 +1,6 @@
 //! What controllers say to each other, over gRPC.
 
 mod client;
-mod piece;
 mod server;
 
 use tonic::{Request, Status, metadata::MetadataMap};
@@ -66,10 +65,7 @@ impl Identity {
 }
 
 /// What the caller's cluster is to this one's, and its id.
-fn kinship<'a>(
-    metadata: &'a MetadataMap,
-    own: Option<&str>,
-) -> Result<(Kinship, &'a str), Status> {
+fn kinship<'a>(metadata: &'a MetadataMap, own: Option<&str>) -> Result<(Kinship, &'a str), Status> {
     let own = own.ok_or_else(|| {
         Status::failed_precondition("this controller is empty and was not let into a cluster yet")
     })?;

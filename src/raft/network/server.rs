@@ -8,9 +8,9 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::model::lineage::Kinship;
 use crate::raft::{
     NodeId,
-    log_storage::LogStorage,
     dismissal::{Dismissal, Verdict},
-    network::{Identity, kinship, piece::Joiner, sender},
+    log_storage::LogStorage,
+    network::{Identity, kinship, sender},
     state_machine::StateMachine,
     types::{Core, Snapshot},
     wire,
@@ -23,7 +23,8 @@ use crate::rpc::{
         peer_server::Peer, snapshot_piece::Piece,
     },
 };
-use crate::store::{self, DataDir};
+use crate::state::FEATURE_LEVEL;
+use crate::store::{self, DataDir, piece::Joiner};
 
 #[derive(Clone)]
 pub struct PeerService {
@@ -139,12 +140,17 @@ impl Peer for PeerService {
         request: Request<ProbeRequest>,
     ) -> Result<Response<ProbeResponse>, Status> {
         self.identity.check(request.metadata())?;
+        let own = self.dir.cluster_id();
+        if let Ok((Kinship::Newer, theirs)) = kinship(request.metadata(), own.as_deref()) {
+            self.dismissal.carry_out(&Verdict::LeftBehind(theirs.to_owned()));
+        }
         Ok(Response::new(ProbeResponse {
             id: self.identity.id,
             cluster_id: self.dir.cluster_id().unwrap_or_default(),
             empty: self.is_empty(),
             voters: self.voters(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            feature_level: FEATURE_LEVEL,
             sender_removed: self.state_machine.shared().was_removed(sender(request.metadata())),
         }))
     }

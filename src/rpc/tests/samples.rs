@@ -374,5 +374,6 @@ pub fn order(index: u32, spec: Arc<JobSpec>) -> Order {
         node: 1,
         nodes: 3,
         world_size: 6,
+        begun: false,
     }
 }
