@@ -46,7 +46,7 @@ impl One {
             ..JobSpec::default()
         };
         let (user, key) = (UserName::from("ada"), IdempotencyKey::new(name.to_owned()));
-        self.run(Command::SubmitJob(SubmitJob { spec, user, key })).await;
+        self.run(Command::SubmitJob(Box::new(SubmitJob { spec, user, key }))).await;
     }
 
     async fn cancel(&self, job: u64) {
