@@ -63,6 +63,8 @@ impl ServerArgs {
             heartbeat: Millis(60),
             election_min: Millis(200),
             election_max: Millis(400),
+            keep_snapshots: 3,
+            snapshot_every: Millis::from_hours(1),
             log_format: self.log_format,
         };
         // A server that listens everywhere is still reached from here by the loopback address.

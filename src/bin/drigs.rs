@@ -5,7 +5,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::Parser;
 use drigs::{
     cli::{self, lab::LabArgs},
-    controller::ControllerArgs,
+    controller::{self, ControllerArgs},
     role::{self, ServerArgs},
     worker,
     worker::WorkerArgs,
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     worker::launcher::run_if_asked();
     let words: Vec<OsString> = std::env::args_os().collect();
     if !is_role(&words, std::env::var_os("DRIGS_JOIN").is_some()) {
-        return cli::main(words);
+        return cli::main(words, &controller::OfflineTools);
     }
     match Role::parse_from(words) {
         Role::Controller(args) => role::controller(args),

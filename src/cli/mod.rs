@@ -36,7 +36,10 @@ use self::{
     screen::Screen,
 };
 use crate::model::{Timestamp, UserName};
-use crate::rpc::api::{Api, Consistency};
+use crate::rpc::{
+    api::{Api, Consistency},
+    offline::Offline,
+};
 
 /// Runs GPU jobs on the machines of a cluster that outlives its controllers.
 #[derive(Debug, Parser)]
@@ -121,17 +124,19 @@ struct Session<'a, A> {
     screen: Screen<'a>,
     user: UserName,
     consistency: Consistency,
+    /// For what is done with files.
+    offline: &'a dyn Offline,
 }
 
 /// Runs `drigs` with these words; the first one is the program's own name.
-pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn main(words: impl IntoIterator<Item = OsString>, offline: &dyn Offline) -> ExitCode {
     let words = words.into_iter().collect();
     let words = submit::script_arguments_apart(words, Arguments::command());
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    match run(arguments) {
+    match run(arguments, offline) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -170,7 +175,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(code::USAGE)
 }
 
-fn run(arguments: Arguments) -> Result<(), Failure> {
+fn run(arguments: Arguments, offline: &dyn Offline) -> Result<(), Failure> {
     if let Command::Completions(args) = arguments.command {
         return completions::run(&args, &mut io::stdout());
     }
@@ -196,7 +201,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     // The client's connections belong to the runtime, so it is made inside.
     runtime.block_on(async {
         let api = connection.client()?;
-        let session = Session { api, screen, user: connection.user, consistency };
+        let session = Session { api, screen, user: connection.user, consistency, offline };
         carry_out(arguments.command, session).await
     })
 }

@@ -49,6 +49,12 @@ pub struct ControllerArgs {
     /// … and at most
     #[arg(long, env = "DRIGS_ELECTION_MAX", default_value = "400ms", value_parser = parse_length)]
     pub election_max: Millis,
+    /// How many snapshots of the state are kept in DATA_DIR/snapshots, as backups; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub keep_snapshots: usize,
+    /// How often one is taken
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_length)]
+    pub snapshot_every: Millis,
     /// How log lines look
     #[arg(long, env = "DRIGS_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -67,6 +73,8 @@ pub struct Config {
     pub heartbeat: Millis,
     pub election_min: Millis,
     pub election_max: Millis,
+    pub keep_snapshots: usize,
+    pub snapshot_every: Millis,
 }
 
 impl ControllerArgs {
@@ -96,6 +104,12 @@ impl ControllerArgs {
             self.election_max,
             self.lease
         );
+        ensure!(
+            self.snapshot_every >= Millis::from_secs(1) && self.keep_snapshots <= 10_000,
+            "--snapshot-every {} and --keep-snapshots {} are out of range: at least 1s, at most 10000",
+            self.snapshot_every,
+            self.keep_snapshots
+        );
         let peers = match &self.peers {
             Some(text) => parse_peers(text).with_context(|| format!("--peers {text}"))?,
             None => BTreeMap::from([(self.id, self.listen.to_string())]),
@@ -117,6 +131,8 @@ impl ControllerArgs {
             heartbeat: self.heartbeat,
             election_min: self.election_min,
             election_max: self.election_max,
+            keep_snapshots: self.keep_snapshots,
+            snapshot_every: self.snapshot_every,
         })
     }
 

@@ -14,10 +14,10 @@ use crate::model::{Explanation, JobId, Queue, UserName};
 use crate::raft::Leadership;
 use crate::rpc::{
     api::{
-        Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
-        JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView,
-        SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction,
-        WorkerView,
+        Answer, Api, ApiError, BackupStream, ClusterView, Consistency, ErrorKind, GpuView,
+        JobAction, JobDetail, JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView,
+        StatusView, SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer,
+        WorkerAction, WorkerView,
     },
     client::{Client, ClientConfig},
 };
@@ -226,5 +226,10 @@ impl Api for Front {
 
     fn act_on_members(&self, action: MemberAction) -> Answer<()> {
         self.ask_patiently(TRY, move |api| api.act_on_members(action.clone()))
+    }
+
+    /// Of this controller: any may be asked, and none is held up.
+    fn backup(&self) -> Answer<BackupStream> {
+        self.local.backup()
     }
 }

@@ -16,7 +16,10 @@ use tracing::{Instrument, info, info_span, warn};
 use uuid::Uuid;
 
 use crate::controller::{leader::Term, logs::LogBroker, reconcile};
-use crate::model::{Epoch, OrderStamp, Orders, WorkerId};
+use crate::model::{
+    Epoch, OrderStamp, Orders, WorkerId,
+    lineage::{Kinship, kinship},
+};
 use crate::raft::Raft;
 use crate::rpc::{
     api::Answer,
@@ -130,15 +133,8 @@ impl Sessions {
     async fn admit(&self, term: &Term, hello: &Hello) -> Result<Welcome, ControllerMessage> {
         let refuse = |reason: String, retry: bool| ControllerMessage::Refused { reason, retry };
         let cluster_id = self.raft.cluster_id();
-        if let Some(theirs) = &hello.cluster_id
-            && *theirs != cluster_id
-        {
-            return Err(refuse(
-                format!(
-                    "this is cluster {cluster_id}; the worker's data directory belongs to cluster {theirs}"
-                ),
-                false,
-            ));
+        if let Some(theirs) = &hello.cluster_id {
+            self.compare_clusters(&cluster_id, theirs)?;
         }
         if let Some(other) = self.other_agent(hello) {
             return Err(refuse(
@@ -180,6 +176,27 @@ impl Sessions {
             lease: lease.worker_part(),
             lost_after: lost_after.unwrap_or(crate::model::Worker::STANDING_LOST_AFTER),
         })
+    }
+
+    /// Whether a worker of cluster `theirs` may work for this one.
+    fn compare_clusters(&self, own: &str, theirs: &str) -> Result<(), ControllerMessage> {
+        let refuse = |reason: String| ControllerMessage::Refused { reason, retry: false };
+        match kinship(own, theirs) {
+            Kinship::Same | Kinship::Older => Ok(()),
+            Kinship::Newer => {
+                // The worker has seen the cluster as it was recovered, without this controller.
+                self.raft.left_behind(theirs);
+                Err(ControllerMessage::Redirect { leader: None })
+            }
+            Kinship::Rival => Err(refuse(format!(
+                "cluster {own} was recovered twice, and the worker belongs to the other one, {theirs}"
+            ))),
+            Kinship::Stranger if self.raft.adopts(theirs) => Ok(()),
+            Kinship::Stranger => Err(refuse(format!(
+                "this is cluster {own}; the worker's data directory belongs to cluster {theirs}. \
+                 If that one is gone for good, either restore it with --adopt-workers, or end what it runs here with `drigs-worker stop-all` and start the worker with an empty directory"
+            ))),
+        }
     }
 
     /// Ends of the worker's earlier life; only for a worker that is known.
@@ -276,8 +293,11 @@ impl Session {
         self.touch();
         sent.answers = report.number;
         let raft = &self.hub.raft;
-        let mut commands =
-            raft.read(|state| reconcile::commands_for(state, self.worker, &report.attempts));
+        let mut commands = raft.read(|state| {
+            let mut commands = reconcile::commands_for(state, self.worker, &report.attempts);
+            commands.extend(reconcile::settlement(state, self.worker, report.settled));
+            commands
+        });
         if let Some(gpus) = report.gpus.clone() {
             commands.push(Command::UpdateGpus { worker: self.worker, epoch: self.epoch, gpus });
         }

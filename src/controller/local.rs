@@ -10,10 +10,10 @@ use crate::model::{Explanation, JobId, Queue, QueueName, TaskId, TaskState, User
 use crate::raft::Raft;
 use crate::rpc::{
     api::{
-        Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
-        JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView,
-        SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction,
-        WorkerView,
+        Answer, Api, ApiError, BackupStream, ClusterView, Consistency, ErrorKind, GpuView,
+        JobAction, JobDetail, JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView,
+        StatusView, SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer,
+        WorkerAction, WorkerView,
     },
     session::ControllerMessage,
 };
@@ -179,12 +179,20 @@ impl Api for Local {
         Box::pin(async move {
             this.reach(Consistency::Linearizable).await?;
             let done = match action {
-                MemberAction::Add { id, address } => this.raft.add_member(id, address).await,
+                MemberAction::Add { id, address } => this.raft.add_learner(id, address).await,
+                MemberAction::Promote { id } => this.raft.promote(id).await,
+                MemberAction::Move { id, address } => this.raft.move_member(id, address).await,
                 MemberAction::Remove { id } => this.raft.remove_member(id).await,
                 MemberAction::TransferLeader { to } => this.raft.transfer_leadership(to).await,
             };
-            done.map_err(|error| ApiError::new(ErrorKind::Conflict, error.to_string()))
+            done.map_err(ApiError::from)
         })
+    }
+
+    fn backup(&self) -> Answer<BackupStream> {
+        let chunks = tokio_stream::wrappers::ReceiverStream::new(self.raft.backup());
+        let chunks = chunks.map(|chunk| chunk.map_err(internal)).boxed();
+        Box::pin(std::future::ready(Ok(chunks)))
     }
 }
 

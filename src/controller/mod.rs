@@ -15,6 +15,9 @@ mod leader;
 mod local;
 mod logs;
 mod metrics;
+mod offline;
+mod snapshots;
+mod upgrade;
 mod views;
 
 #[cfg(test)]
@@ -28,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::config::{Config, ControllerArgs};
+pub use self::offline::Tools as OfflineTools;
 use self::{
     clock::Clock,
     front::Front,
@@ -60,8 +64,12 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let stopping = CancellationToken::new();
 
     let sessions = Sessions::new(raft.clone(), terms.clone());
-    let local =
-        Local { raft: raft.clone(), terms, sessions: sessions.clone(), clock: clock.clone() };
+    let local = Local {
+        raft: raft.clone(),
+        terms: terms.clone(),
+        sessions: sessions.clone(),
+        clock: clock.clone(),
+    };
     let front = Front::new(local.clone(), config.token.clone());
     let auth = Auth { token: config.token.clone() };
     let services = server::Services::default()
@@ -83,6 +91,14 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         stopping.clone(),
     ));
     let counting = tokio::spawn(count_leader_changes(raft.clone(), metrics, stopping.clone()));
+    let upgrading = tokio::spawn(upgrade::run(raft.clone(), terms, stopping.clone()));
+    let keeping = tokio::spawn(snapshots::keep(
+        raft.clone(),
+        config.data_dir.join("snapshots"),
+        config.snapshot_every.to_duration(),
+        config.keep_snapshots,
+        stopping.clone(),
+    ));
     info!(id = config.id, listen = %config.listen, http = %config.http, "controller serves");
 
     shutdown.cancelled().await;
@@ -100,8 +116,10 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         leading.abort_handle(),
         web.abort_handle(),
         counting.abort_handle(),
+        keeping.abort_handle(),
+        upgrading.abort_handle(),
     ];
-    let ended = async { tokio::join!(serving, leading, web, counting) };
+    let ended = async { tokio::join!(serving, leading, web, counting, keeping, upgrading) };
     if tokio::time::timeout(END, ended).await.is_err() {
         info!("some requests did not end in time and are cut off");
         tasks.iter().for_each(tokio::task::AbortHandle::abort);

@@ -35,7 +35,7 @@ pub fn reconcile(state: &State, leases: &Leases, now: Timestamp, limits: Limits)
             commands.push(Command::SilenceWorker { worker: *id, epoch: worker.epoch });
         } else if !worker.is_connected() && leases.is_in_touch(*id, now) {
             commands.push(Command::ReconnectWorker { worker: *id, epoch: worker.epoch });
-        } else if !worker.is_connected() {
+        } else if !worker.is_connected() && !worker.estranged {
             give_up_attempts(state, leases, *id, worker, now, &mut commands);
         }
     }
@@ -66,6 +66,12 @@ pub fn commands_for(state: &State, worker: WorkerId, reports: &[AttemptReport]) 
     reports.sort_by_key(|report| report.phase == Phase::Running);
     let told = reports.into_iter().filter_map(|report| command_for(state, worker, report));
     back.into_iter().chain(told).collect()
+}
+
+/// A worker that was estranged is not, once it runs nothing but what it is ordered to.
+pub fn settlement(state: &State, worker: WorkerId, settled: bool) -> Option<Command> {
+    let row = state.workers.get(&worker).filter(|row| row.estranged && settled)?;
+    Some(Command::SettleWorker { worker, epoch: row.epoch })
 }
 
 fn command_for(state: &State, worker: WorkerId, report: &AttemptReport) -> Option<Command> {
@@ -111,6 +117,7 @@ fn order(state: &State, id: WorkerId, attempt_id: AttemptId, lease: Lease) -> Op
         node: node as u32,
         nodes: attempt.parts.len() as u32,
         world_size: attempt.parts.iter().map(|part| part.slice.ranks).sum(),
+        begun: state.is_of_before(attempt_id),
     })
 }
 

@@ -8,6 +8,7 @@ mod gpu;
 mod id;
 mod index_set;
 mod job;
+pub mod lineage;
 mod order;
 mod spec;
 mod unit;

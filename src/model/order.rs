@@ -41,6 +41,8 @@ pub struct Order {
     pub node: u32,
     pub nodes: u32,
     pub world_size: u32,
+    /// Placed before the cluster was recovered or restored: it runs or has ended here, or is lost. Never started anew.
+    pub begun: bool,
 }
 
 /// What a worker says about one attempt it has, until its orders no longer name the attempt.

@@ -27,6 +27,9 @@ pub struct Worker {
     pub mode: Mode,
     pub link: Link,
     pub registered_at: Timestamp,
+    /// Not heard since the cluster was recovered or restored: what runs there, under whose orders, is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estranged: bool,
 }
 
 /// What the operator wants of it.

@@ -106,6 +106,11 @@ impl Formation {
                 self.dir.path().display()
             ));
         }
+        if living.sender_removed {
+            return Finding::Lost(format!(
+                "cluster {cluster_id} had a controller {id} until it was removed, and numbers are not used again: start this one under a number that was never used, and run `drigs cluster add` for that one"
+            ));
+        }
         let address = self.peers.get(&id).map_or("", String::as_str);
         Finding::Wait(format!(
             "cluster {cluster_id} lives already; `drigs cluster add {id} {address}` lets this controller in"

@@ -25,8 +25,6 @@ use crate::raft::{
 
 /// How long another may take to lead, from the moment it is asked.
 const HAND_OVER: Duration = Duration::from_secs(3);
-/// How long a newcomer may take to catch up.
-const CATCH_UP: Duration = Duration::from_secs(300);
 /// How many entries a newcomer may lack when it becomes a voter: so many are sent in a moment.
 const CLOSE_ENOUGH: u64 = 256;
 const PEER_PATIENCE: Duration = Duration::from_secs(2);
@@ -35,7 +33,6 @@ pub(super) const LATELY: u32 = 3;
 const LOOK_AT_LOG: Duration = Duration::from_secs(1);
 /// So often the log must be found too long.
 const LOOKS_BEFORE: u32 = 5;
-const POLL: Duration = Duration::from_millis(20);
 
 impl Raft {
     pub(super) async fn hand_over(&self, to: Option<NodeId>) -> Result<(), MemberError> {
@@ -66,17 +63,37 @@ impl Raft {
         }
     }
 
+    /// As a learner, which is sent everything and decides nothing.
     pub(super) async fn let_in(&self, id: NodeId, address: String) -> Result<(), MemberError> {
         let _only = self.inner.changing.try_lock().map_err(|_| MemberError::Busy)?;
         let metrics = self.leading()?;
-        let refuse = |why: String| Err(MemberError::Refused(why));
-        let known = metrics.membership_config.membership().get_node(&id).cloned();
-        if voters(&metrics).contains(&id) {
-            return refuse(format!("controller {id} is a member already"));
-        }
+        let membership = metrics.membership_config.membership();
+        let known = membership.get_node(&id).cloned();
         if let Some(known) = known.as_ref().filter(|known| known.addr != address) {
             let there = &known.addr;
-            return refuse(format!("controller {id} is known at {there}; remove it first"));
+            return refuse(format!(
+                "controller {id} is known at {there}; `drigs cluster move {id} {address}` is for one that has moved"
+            ));
+        }
+        if voters(&metrics).contains(&id) {
+            return Ok(());
+        }
+        if known.is_none() && self.inner.shared.was_removed(id) {
+            return refuse(format!(
+                "there was a controller {id} until it was removed, and numbers are not used again: start the new one with an empty data directory and a number above {}",
+                self.highest_number()
+            ));
+        }
+        if let Some((other, node)) =
+            membership.nodes().find(|(it, node)| **it != id && node.addr == address)
+        {
+            return refuse(format!("controller {other} is already at {}", node.addr));
+        }
+        let waiting = membership.learner_ids().find(|it| *it != id);
+        if let Some(other) = waiting.filter(|_| known.is_none()) {
+            return refuse(format!(
+                "one at a time: controller {other} is being added; wait until it votes, or give it up with `drigs cluster remove {other}`"
+            ));
         }
         let reached = self.invite(id, &address, known.is_some()).await;
         reached.map_err(|why| {
@@ -86,34 +103,102 @@ impl Raft {
             let nodes = BTreeMap::from([(id, BasicNode { addr: address })]);
             self.change(ChangeMembers::AddNodes(nodes)).await?;
         }
-        self.wait_until_caught_up(id).await?;
-        let voter = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-        self.change(voter).await
+        Ok(())
+    }
+
+    /// Makes a learner that has nearly everything a voter.
+    pub(super) async fn give_vote(&self, id: NodeId) -> Result<(), MemberError> {
+        let _only = self.inner.changing.try_lock().map_err(|_| MemberError::Busy)?;
+        let metrics = self.leading()?;
+        let mut voters = voters(&metrics);
+        if voters.contains(&id) {
+            return Ok(());
+        }
+        if metrics.membership_config.membership().get_node(&id).is_none() {
+            return refuse(format!("there is no controller {id}; `drigs cluster add` lets one in"));
+        }
+        let has = matched(&metrics, id).filter(|_| self.is_reachable(&metrics, id));
+        let Some(has) = has else {
+            return refuse(format!("controller {id} does not answer: it can not vote"));
+        };
+        let lacks = metrics.last_log_index.unwrap_or(0).saturating_sub(has);
+        if lacks > CLOSE_ENOUGH {
+            return refuse(format!(
+                "controller {id} lacks {lacks} entries of the log: it would hold up the others if it voted"
+            ));
+        }
+        voters.insert(id);
+        self.needs_majority(&metrics, &voters, &format!("with controller {id}"))?;
+        self.change(ChangeMembers::AddVoterIds(BTreeSet::from([id]))).await
     }
 
     pub(super) async fn take_out(&self, id: NodeId) -> Result<(), MemberError> {
         let _only = self.inner.changing.try_lock().map_err(|_| MemberError::Busy)?;
         let metrics = self.leading()?;
         if metrics.membership_config.membership().get_node(&id).is_none() {
-            return Err(MemberError::Refused(format!("there is no controller {id}")));
+            // Asked twice, because the first answer was lost on its way.
+            return match self.inner.shared.was_removed(id) {
+                true => Ok(()),
+                false => refuse(format!("there is no controller {id}")),
+            };
         }
         let mut rest = voters(&metrics);
         if !rest.remove(&id) {
             return self.change(ChangeMembers::RemoveNodes(BTreeSet::from([id]))).await;
         }
-        let reachable = rest.iter().filter(|it| self.is_reachable(&metrics, **it)).count();
-        if reachable <= rest.len() / 2 {
-            return Err(MemberError::Refused(format!(
-                "without controller {id} only {reachable} of {} voters would be reachable, which is no majority",
-                rest.len()
-            )));
+        if rest.is_empty() {
+            return refuse(format!(
+                "controller {id} is the only one that votes: add another before it goes"
+            ));
         }
+        self.needs_majority(&metrics, &rest, &format!("without controller {id}"))?;
         if id == self.inner.id {
             self.hand_over(None).await?;
             let leader = self.leadership().borrow().leader;
             return Err(NotLeader { leader }.into());
         }
         self.change(ChangeMembers::RemoveVoters(BTreeSet::from([id]))).await
+    }
+
+    /// The same controller, with its data, at another address.
+    pub(super) async fn move_to(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+        let _only = self.inner.changing.try_lock().map_err(|_| MemberError::Busy)?;
+        let metrics = self.leading()?;
+        let membership = metrics.membership_config.membership();
+        let Some(known) = membership.get_node(&id) else {
+            return refuse(format!("there is no controller {id}"));
+        };
+        if known.addr == address {
+            return Ok(());
+        }
+        if id != self.inner.id {
+            let moved = self.recognize(id, &address).await;
+            moved.map_err(|why| {
+                MemberError::Refused(format!("controller {id} is not at {address}: {why}"))
+            })?;
+        }
+        let nodes = BTreeMap::from([(id, BasicNode { addr: address })]);
+        self.change(ChangeMembers::SetNodes(nodes)).await
+    }
+
+    fn needs_majority(
+        &self,
+        metrics: &Metrics,
+        voters: &BTreeSet<NodeId>,
+        when: &str,
+    ) -> Result<(), MemberError> {
+        let reachable = voters.iter().filter(|it| self.is_reachable(metrics, **it)).count();
+        match reachable > voters.len() / 2 {
+            true => Ok(()),
+            false => refuse(format!(
+                "{when} only {reachable} of {} voters would be reachable, which is no majority",
+                voters.len()
+            )),
+        }
+    }
+
+    fn highest_number(&self) -> NodeId {
+        self.inner.shared.stored().members_ever.last().copied().unwrap_or(0)
     }
 
     /// Whether `id` answered this leader lately.
@@ -149,27 +234,29 @@ impl Raft {
         );
         anyhow::ensure!(
             found.empty || (ours && was_let_in),
-            "it is not empty; a controller that was a member once needs a new number and an empty data directory"
+            "it is not empty: start it with an empty data directory"
+        );
+        let level = self.read(|state| state.counters.feature_level);
+        // One from before levels were announced understands the first.
+        anyhow::ensure!(
+            found.feature_level.max(1) >= level,
+            "it is of version {}, which understands feature level {}, and the cluster is at {level}: upgrade it first",
+            found.version,
+            found.feature_level
         );
         peer.join(&cluster_id, PEER_PATIENCE).await?;
         Ok(())
     }
 
-    async fn wait_until_caught_up(&self, id: NodeId) -> Result<(), MemberError> {
-        let deadline = Instant::now() + CATCH_UP;
-        loop {
-            let metrics = self.leading()?;
-            let last = metrics.last_log_index.unwrap_or(0);
-            if matched(&metrics, id).is_some_and(|matched| matched + CLOSE_ENOUGH >= last) {
-                return Ok(());
-            }
-            if Instant::now() >= deadline {
-                return Err(MemberError::TimedOut(format!(
-                    "controller {id} did not catch up in time; it stays a learner, and `drigs cluster add` goes on with it"
-                )));
-            }
-            sleep(POLL).await;
-        }
+    /// Makes sure that the member itself, with its data, is at `address`.
+    async fn recognize(&self, id: NodeId, address: &str) -> anyhow::Result<()> {
+        let found = self.inner.network.peer(id, address)?.probe(PEER_PATIENCE).await?;
+        anyhow::ensure!(
+            found.cluster_id == self.cluster_id(),
+            "who is there does not belong to this cluster"
+        );
+        anyhow::ensure!(!found.empty, "who is there is empty: it is not the one that has moved");
+        Ok(())
     }
 
     async fn change(&self, change: ChangeMembers<NodeId, BasicNode>) -> Result<(), MemberError> {
@@ -233,6 +320,10 @@ pub(super) fn voters(metrics: &Metrics) -> BTreeSet<NodeId> {
 pub(super) fn matched(metrics: &Metrics, id: NodeId) -> Option<u64> {
     let progress = metrics.replication.as_ref()?.get(&id)?.as_ref()?;
     Some(progress.index)
+}
+
+fn refuse<T>(why: String) -> Result<T, MemberError> {
+    Err(MemberError::Refused(why))
 }
 
 fn refusal(error: RaftError<Types, ClientWriteError<Types>>) -> MemberError {

@@ -1,7 +1,9 @@
 //! Replication: what is proposed here on the leader is applied on every controller, in one order, and outlives any
 //! minority of them. Nothing above this room sees openraft's types.
 
+mod backups;
 mod config;
+mod dismissal;
 mod error;
 mod formation;
 mod history;
@@ -9,29 +11,37 @@ mod leadership;
 mod log_storage;
 mod members;
 mod network;
+pub mod offline;
 mod proposer;
 mod replica;
 mod state_machine;
 mod status;
 mod types;
+mod upgrade;
 mod watchdog;
 mod wire;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
 
 use openraft::{
     async_runtime::{Instant as _, WatchReceiver as _},
     errors::{LinearizableReadError, RaftError},
     raft::ReadPolicy,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 pub use self::config::Config;
 pub use self::error::{Fatal, MemberError, NotLeader, OpenError, ProposeError};
 pub use self::history::History;
 pub use self::leadership::{Fence, Leadership};
 pub use self::status::{Member, Role, Status};
-use self::{replica::Replica, types::Metrics};
+use self::{dismissal::Verdict, replica::Replica, types::Metrics};
+use crate::model::lineage::{Kinship, kinship};
 use crate::rpc::{api::ClusterView, proto::peer_server::PeerServer};
 use crate::state::{Command, Outcome, State};
 
@@ -83,6 +93,17 @@ impl Raft {
     /// Empty until this controller belongs to a cluster.
     pub fn cluster_id(&self) -> String {
         self.inner.dir.cluster_id().unwrap_or_default()
+    }
+
+    /// Whether workers of the cluster `other` may come over by themselves: this one was restored from its backup.
+    pub fn adopts(&self, other: &str) -> bool {
+        let adopted = self.read(|state| state.counters.adopted_cluster.clone());
+        adopted.is_some_and(|adopted| kinship(&adopted, other) != Kinship::Stranger)
+    }
+
+    /// Someone has proof that the cluster was recovered without this controller: it ends.
+    pub fn left_behind(&self, newer: &str) {
+        self.inner.dismiss(&Verdict::LeftBehind(newer.to_owned()));
     }
 
     /// Where each member is reached, this one included.
@@ -173,12 +194,28 @@ impl Raft {
         self.status().into()
     }
 
-    /// Takes a new, empty controller in: first as a learner, and as a voter once it has caught up.
+    /// Takes a new, empty controller in, as a learner: it is sent everything, and does not vote yet.
     ///
     /// # Errors
-    /// When this controller does not lead, the newcomer is known, not empty, not reachable, or does not catch up.
-    pub async fn add_member(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+    /// When this controller does not lead, or the newcomer's number was used before, it is not empty or not reachable.
+    pub async fn add_learner(&self, id: NodeId, address: String) -> Result<(), MemberError> {
         self.let_in(id, address).await
+    }
+
+    /// Lets a learner vote once it has caught up.
+    ///
+    /// # Errors
+    /// When this controller does not lead, or the learner would hold up the others.
+    pub async fn promote(&self, id: NodeId) -> Result<(), MemberError> {
+        self.give_vote(id).await
+    }
+
+    /// Says where a member is reached from now on.
+    ///
+    /// # Errors
+    /// When this controller does not lead, or the member does not answer there.
+    pub async fn move_member(&self, id: NodeId, address: String) -> Result<(), MemberError> {
+        self.move_to(id, address).await
     }
 
     /// Takes a controller out for good. A leader that is to remove itself hands over first, and then answers
@@ -188,6 +225,19 @@ impl Raft {
     /// When this controller does not lead, or the rest would have no quorum.
     pub async fn remove_member(&self, id: NodeId) -> Result<(), MemberError> {
         self.take_out(id).await
+    }
+
+    /// A backup of what is applied here, as the bytes of its file. Whoever reads slowly holds up nobody.
+    pub fn backup(&self) -> mpsc::Receiver<std::io::Result<Bytes>> {
+        self.inner.backup()
+    }
+
+    /// Writes a backup to `dir` unless nothing changed since the last one, and keeps the newest `keep` of them.
+    ///
+    /// # Errors
+    /// When the disk refuses, or what was written does not read back.
+    pub async fn keep_backup(&self, dir: PathBuf, keep: usize) -> anyhow::Result<Option<PathBuf>> {
+        self.inner.keep_backup(dir, keep).await
     }
 
     /// Stops taking part and closes the files.

@@ -1,13 +1,18 @@
 //! What one replica is made of, from its opening to its end.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use anyhow::Context as _;
 use openraft::{ServerState, SnapshotPolicy, async_runtime::WatchReceiver as _};
+use rand::RngExt as _;
 use tokio::{
     runtime::{Handle, Runtime},
     sync::watch,
@@ -15,17 +20,18 @@ use tokio::{
 
 use crate::raft::{
     Config, Fence, History, Leadership, Member, NodeId, OpenError, Role, Status,
+    dismissal::{Dismissal, Verdict, ask_around},
     error::Fatal,
     formation::Formation,
     log_storage::LogStorage,
     members::{keep_log_short, matched, voters},
-    network::{Identity, Network, PeerService},
+    network::{AddressBook, Identity, Network, PeerService},
     proposer::Proposer,
     state_machine::{Shared, StateMachine},
-    types::{Core, Metrics},
+    types::{Core, Membership, Metrics},
     watchdog::{self, Alarm},
 };
-use crate::store::DataDir;
+use crate::store::{self, DataDir};
 
 pub struct Replica {
     pub id: NodeId,
@@ -40,10 +46,14 @@ pub struct Replica {
     pub election_max: Duration,
     /// Held while the members change.
     pub changing: tokio::sync::Mutex<()>,
+    /// Where others may be found that the members' own list does not name.
+    peers: BTreeMap<NodeId, String>,
+    dismissal: Dismissal,
     identity: Identity,
     log: LogStorage,
-    state_machine: StateMachine,
+    pub(super) state_machine: StateMachine,
     alarm: Alarm,
+    closed: AtomicBool,
     runtime: OwnRuntime,
 }
 
@@ -61,6 +71,10 @@ struct Opened {
 const THREADS: usize = 2;
 /// A state that is not written back by then is made anew from the log.
 const SHUTDOWN: Duration = Duration::from_secs(3);
+/// How long others may take to say at the start whether this replica is still a member.
+const ROLL_CALL: Duration = Duration::from_millis(500);
+/// How often those that do not lead ask again.
+const ROLL_CALL_EVERY: std::ops::Range<u64> = 4000..7000;
 
 impl Replica {
     pub async fn open(config: Config) -> Result<Arc<Replica>, OpenError> {
@@ -68,7 +82,11 @@ impl Replica {
         let alarm = Alarm::new(config.on_fatal.clone());
         let (paths, ringing) = (config.clone(), alarm.clone());
         let opened = tokio::task::spawn_blocking(move || open_files(&paths, &ringing)).await;
-        let opened = opened.map_err(|fault| OpenError::Start(fault.to_string()))??;
+        let opened = opened.map_err(|fault| OpenError::Start(fault.to_string()))?;
+        if let Err(OpenError::Store(error @ store::Error::Dismissed { .. })) = &opened {
+            alarm.raise(Fatal { exit_code: Fatal::IDENTITY, message: error.to_string() });
+        }
+        let opened = opened?;
         let runtime = OwnRuntime::start()?;
         let handle = runtime.handle();
         let started = handle.spawn(start(config, opened, alarm, runtime)).await;
@@ -82,19 +100,26 @@ impl Replica {
             log: self.log.clone(),
             state_machine: self.state_machine.clone(),
             core: self.core.clone(),
+            dismissal: self.dismissal.clone(),
         }
     }
 
+    pub fn dismiss(&self, verdict: &Verdict) {
+        self.dismissal.carry_out(verdict);
+    }
+
     pub async fn shutdown(&self) -> anyhow::Result<()> {
-        if self.alarm.silence() {
+        if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        let was_fatal = self.alarm.silence();
         let closed = tokio::time::timeout(SHUTDOWN, self.close()).await;
         let closed = closed.context("the replica did not end in time").flatten();
         // The lock is let go of in any case: who waits for it is a successor.
-        self.dir.close(closed.is_ok())?;
+        self.dir.close(closed.is_ok() && !was_fatal)?;
         self.runtime.stop();
-        closed
+        // What was fatal was told; that it then does not close in order is no news.
+        if was_fatal { Ok(()) } else { closed }
     }
 
     async fn close(&self) -> anyhow::Result<()> {
@@ -199,8 +224,25 @@ async fn start(
 ) -> Result<Arc<Replica>, OpenError> {
     let Opened { dir, log, state_machine, history } = opened;
     let identity = Identity { id: config.node_id, token: config.token.clone() };
-    let network = Network::new(identity.clone(), dir.clone(), config.election_min);
+    let dismissal = Dismissal { id: config.node_id, dir: dir.clone(), alarm: alarm.clone() };
+    let book = AddressBook::default();
+    let network = Network::new(
+        identity.clone(),
+        dir.clone(),
+        config.election_min,
+        book.clone(),
+        dismissal.clone(),
+    );
     let was_empty = log.is_empty();
+    if let (Some(own), false) = (dir.cluster_id(), was_empty) {
+        // Before it takes part: two that were left behind would elect each other otherwise.
+        let others = known(config.node_id, &config.peers, state_machine.shared());
+        if let Some(verdict) = ask_around(&network, &own, &others, ROLL_CALL).await {
+            dismissal.carry_out(&verdict);
+            dir.close(false)?;
+            return Err(OpenError::Start(dismissal.describe(&verdict)));
+        }
+    }
     let started = Core::new(
         config.node_id,
         Arc::new(core_config(&config)?),
@@ -210,11 +252,11 @@ async fn start(
     );
     let core = started.await.map_err(|error| OpenError::Start(error.to_string()))?;
     let (publish, leadership) = watch::channel(Leadership::default());
-    tokio::spawn(follow_leadership(core.clone(), config.node_id, publish));
+    tokio::spawn(follow_leadership(core.clone(), config.node_id, publish, book));
     if was_empty {
         let formation = Formation {
             id: config.node_id,
-            peers: config.peers,
+            peers: config.peers.clone(),
             dir: dir.clone(),
             network: network.clone(),
             core: core.clone(),
@@ -242,13 +284,17 @@ async fn start(
         patience: config.patience,
         election_max: config.election_max,
         changing: tokio::sync::Mutex::new(()),
+        peers: config.peers,
+        dismissal,
         identity,
         log,
         state_machine,
         alarm,
+        closed: AtomicBool::new(false),
         runtime,
     });
     tokio::spawn(keep_log_short(Arc::downgrade(&replica), config.longest_log));
+    tokio::spawn(call_the_roll(Arc::downgrade(&replica)));
     Ok(replica)
 }
 
@@ -278,10 +324,56 @@ fn core_config(config: &Config) -> Result<openraft::Config, OpenError> {
     .map_err(|error| OpenError::Config(error.to_string()))
 }
 
-async fn follow_leadership(core: Core, id: NodeId, publish: watch::Sender<Leadership>) {
-    let mut metrics = core.metrics();
+/// Where all others are, by the members' own list and by the hint of the flags.
+fn known(
+    own: NodeId,
+    peers: &BTreeMap<NodeId, String>,
+    shared: &Shared,
+) -> BTreeMap<NodeId, String> {
+    let mut known = peers.clone();
+    known.extend(others(own, shared.stored().membership.membership()));
+    known.remove(&own);
+    known
+}
+
+pub(super) fn others(own: NodeId, members: &Membership) -> BTreeMap<NodeId, String> {
+    let others = members.nodes().filter(|(id, _)| **id != own);
+    others.map(|(id, node)| (*id, node.addr.clone())).collect()
+}
+
+/// A follower that nobody sends anything to need not be one any more.
+async fn call_the_roll(replica: Weak<Replica>) {
     loop {
-        let now = leadership(&metrics.borrow_watched().clone(), id);
+        let pause = rand::rng().random_range(ROLL_CALL_EVERY);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let Some(replica) = replica.upgrade() else { return };
+        let Some(own) = replica.dir.cluster_id() else { continue };
+        if replica.leadership.borrow().is_me {
+            continue;
+        }
+        let others = known(replica.id, &replica.peers, &replica.shared);
+        if let Some(verdict) = ask_around(&replica.network, &own, &others, ROLL_CALL).await {
+            return replica.dismissal.carry_out(&verdict);
+        }
+    }
+}
+
+async fn follow_leadership(
+    core: Core,
+    id: NodeId,
+    publish: watch::Sender<Leadership>,
+    book: AddressBook,
+) {
+    let mut metrics = core.metrics();
+    let mut written = None;
+    loop {
+        let latest = metrics.borrow_watched().clone();
+        if written.as_ref() != Some(latest.membership_config.log_id()) {
+            written = Some(*latest.membership_config.log_id());
+            let nodes = latest.membership_config.membership().nodes();
+            book.update(nodes.map(|(id, node)| (*id, node.addr.clone())));
+        }
+        let now = leadership(&latest, id);
         publish.send_if_modified(|known| {
             let changed = *known != now;
             *known = now;

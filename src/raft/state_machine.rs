@@ -3,6 +3,7 @@
 //! One thread does it, so that neither SQLite nor a long batch ever holds up the runtime that carries heartbeats.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     sync::{
@@ -21,7 +22,7 @@ use openraft::{
 use tokio::sync::oneshot;
 
 use crate::raft::{
-    Fatal,
+    Fatal, NodeId,
     types::{Encoded, Entry, LogId, Outcomes, Snapshot, SnapshotMeta, StoredMembership, Types},
     wire,
 };
@@ -53,6 +54,7 @@ pub struct Shared {
 pub struct Stored {
     pub applied: Option<LogId>,
     pub membership: StoredMembership,
+    pub members_ever: BTreeSet<NodeId>,
     pub hash: [u8; 32],
 }
 
@@ -102,6 +104,11 @@ impl StateMachine {
         &self.shared
     }
 
+    /// The state as it is in the store; it stays as it is for as long as the snapshot lives.
+    pub fn snapshot(&self) -> Result<store::Snapshot, store::Error> {
+        self.snapshots.take()
+    }
+
     /// Writes back everything, and lets go of the files.
     pub async fn close(&self) -> io::Result<()> {
         self.call(Job::Close).await
@@ -133,6 +140,13 @@ impl Shared {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether `id` was a member and, by all that is committed here, is none any more. It never will be again.
+    pub fn was_removed(&self, id: NodeId) -> bool {
+        let stored = self.stored();
+        let is_member = stored.membership.membership().get_node(&id).is_some();
+        !is_member && stored.members_ever.contains(&id)
+    }
+
     fn replace(&self, state: State) {
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
@@ -146,9 +160,12 @@ impl Stored {
                 record: format!("the membership: {fault}"),
             }
         })?;
+        let mut members_ever = applied.members_ever.clone();
+        members_ever.extend(membership.membership().nodes().map(|(id, _)| *id));
         Ok(Stored {
             applied: applied.position.map(wire::from_position),
             membership,
+            members_ever,
             hash: applied.hash,
         })
     }
@@ -164,16 +181,16 @@ struct Applier {
 impl Applier {
     fn run(mut self, inbox: &Receiver<Job>, fatal: &(dyn Fn(Fatal) + Send + Sync)) {
         while let Ok(job) = inbox.recv() {
-            let failure = match job {
-                Job::Apply(entries, answer) => reply(answer, self.apply(&entries)),
-                Job::Install(file, answer) => reply(answer, self.install(&file)),
+            let goes_on = match job {
+                Job::Apply(entries, answer) => reply(answer, self.apply(&entries), fatal),
+                Job::Install(file, answer) => reply(answer, self.install(&file), fatal),
                 Job::Close(answer) => {
-                    reply(answer, self.db.close());
+                    reply(answer, self.db.close(), fatal);
                     return;
                 }
             };
-            if let Some(message) = failure {
-                return fatal(Fatal { exit_code: Fatal::STORAGE, message });
+            if !goes_on {
+                return;
             }
         }
     }
@@ -207,6 +224,7 @@ impl Applier {
             EntryPayload::Membership(membership) => {
                 let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
                 self.applied.membership = wire::encode_stored_membership(&stored);
+                self.applied.members_ever.extend(membership.nodes().map(|(id, _)| *id));
                 (None, &[][..])
             }
             EntryPayload::Blank => (None, &[][..]),
@@ -245,15 +263,26 @@ impl Applier {
     }
 }
 
-/// Answers, and says what is fatal of it.
+/// Answers. An error is fatal, and told first: the core would only say that it stopped. Says whether there was none.
 fn reply<T>(
     answer: oneshot::Sender<io::Result<T>>,
     result: Result<T, store::Error>,
-) -> Option<String> {
-    let failure = result.as_ref().err().map(ToString::to_string);
+    fatal: &(dyn Fn(Fatal) + Send + Sync),
+) -> bool {
+    if let Err(error) = &result {
+        let exit_code = match error {
+            // The disk is as good as it was.
+            store::Error::NewerEntry { .. }
+            | store::Error::Newer { .. }
+            | store::Error::NewerState { .. } => Fatal::IDENTITY,
+            _ => Fatal::STORAGE,
+        };
+        fatal(Fatal { exit_code, message: error.to_string() });
+    }
+    let goes_on = result.is_ok();
     // Nobody waits any more only when the core is gone.
     let _ = answer.send(result.map_err(io::Error::from));
-    failure
+    goes_on
 }
 
 /// Of everything up to and with this entry. Two replicas that differ here have applied differently.

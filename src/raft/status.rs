@@ -1,5 +1,6 @@
 //! What an operator asks of a replica.
 
+use crate::model::lineage;
 use crate::raft::NodeId;
 use crate::rpc::api::{ClusterView, MemberView};
 
@@ -68,6 +69,8 @@ impl From<Status> for ClusterView {
             answered_by: status.id,
             leader: status.leader,
             term: status.term,
+            generation: lineage::generation(&status.cluster_id),
+            last_log: status.last_log,
             members: status.members.clone().into_iter().map(view).collect(),
         }
     }

@@ -284,6 +284,10 @@ pub struct ClusterView {
     pub answered_by: u64,
     pub leader: Option<u64>,
     pub term: u64,
+    /// 2 and more for a cluster that was recovered from a lost majority.
+    pub generation: u64,
+    /// The last log entry of the controller that answered.
+    pub last_log: Option<u64>,
     pub members: Vec<MemberView>,
 }
 
@@ -305,7 +309,17 @@ pub struct MemberView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberAction {
+    /// As a learner, which is sent everything and does not vote yet.
     Add {
+        id: u64,
+        address: String,
+    },
+    /// Lets a learner that has caught up vote.
+    Promote {
+        id: u64,
+    },
+    /// The same controller is at another address from now on.
+    Move {
         id: u64,
         address: String,
     },
@@ -375,6 +389,8 @@ impl From<Rejection> for ApiError {
             | Rejection::WorkerConnected(_)
             | Rejection::WorkerNotSilent(_)
             | Rejection::GpuClaimed(_)
+            | Rejection::WorkerEstranged(_)
+            | Rejection::InDoubt(_)
             | Rejection::StaleFeatureLevel(_) => ErrorKind::Conflict,
         };
         ApiError::new(kind, rejection.to_string())
@@ -408,8 +424,11 @@ pub trait Api: Send + Sync + 'static {
     fn status(&self, consistency: Consistency) -> Answer<StatusView>;
     fn cluster(&self) -> Answer<ClusterView>;
     fn act_on_members(&self, action: MemberAction) -> Answer<()>;
+    /// A backup of what the asked controller has applied, as the bytes of its file.
+    fn backup(&self) -> Answer<BackupStream>;
 }
 
 /// What every call returns: boxed, so that a controller can choose at run time who answers.
 pub type Answer<T> = futures::future::BoxFuture<'static, Result<T, ApiError>>;
+pub type BackupStream = BoxStream<'static, Result<bytes::Bytes, ApiError>>;
 pub type LogStream = BoxStream<'static, Result<LogChunk, ApiError>>;

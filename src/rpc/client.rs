@@ -7,6 +7,7 @@ mod tries;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+use futures::StreamExt as _;
 use prost::Message;
 use tonic::{Request, Response, Status};
 
@@ -14,16 +15,18 @@ use self::{
     asker::Asker,
     log_reader::LogReader,
     route::{Route, Stub},
+    tries::Tries,
 };
 use crate::model::{Explanation, JobId, Queue, UserName};
 use crate::rpc::{
     api::{
-        Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
-        JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView, StatusView,
-        SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction,
-        WorkerView,
+        Answer, Api, ApiError, BackupStream, ClusterView, Consistency, ErrorKind, GpuView,
+        JobAction, JobDetail, JobFilter, JobPage, LogRequest, LogStream, MemberAction, QueueView,
+        StatusView, SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer,
+        WorkerAction, WorkerView,
     },
     convert::{self, Malformed},
+    proto,
     transport::{self, MESSAGE_LIMIT},
 };
 
@@ -165,6 +168,25 @@ impl Api for Client {
 
     fn act_on_members(&self, action: MemberAction) -> Answer<()> {
         self.ask(action, |mut to, it| async move { to.act_on_members(it).await })
+    }
+
+    /// From the first controller that begins one. When it breaks off there is no going on elsewhere: another one's is
+    /// another file.
+    fn backup(&self) -> Answer<BackupStream> {
+        let asker = self.asker.clone();
+        Box::pin(async move {
+            let mut tries = Tries::new(asker.deadline);
+            let method = |mut stub: Stub, it| async move { stub.backup(it).await };
+            let question = proto::Nothing {};
+            let (line, chunks) = asker.call(&question, Duration::ZERO, &mut tries, method).await?;
+            let chunks = chunks.map(move |chunk| {
+                let chunk: Result<proto::BackupChunk, Status> = chunk;
+                chunk
+                    .map(|chunk| chunk.data)
+                    .map_err(|status| asker.missed(&line, &status).into_error())
+            });
+            Ok(transport::until_error(chunks).boxed())
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod json;
+pub mod offline;
 pub mod session;
 
 pub mod client;

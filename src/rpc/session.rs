@@ -37,6 +37,8 @@ pub struct Report {
     pub attempts: Vec<AttemptReport>,
     /// Only when they changed.
     pub gpus: Option<Vec<Gpu>>,
+    /// Nothing lives there but what the orders of this session name.
+    pub settled: bool,
 }
 
 /// What a controller answers.

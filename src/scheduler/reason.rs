@@ -53,7 +53,7 @@ impl<'a> Reasons<'a> {
     }
 
     fn of_waiting(&self, id: JobId, job: &Job) -> WaitReason {
-        if let Some(reason) = gate(job, self.view.now) {
+        if let Some(reason) = gate(self.state, id, job, self.view.now) {
             return reason;
         }
         if max_running(job).is_some_and(|most| self.state.active_of(id) as usize >= most) {

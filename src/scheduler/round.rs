@@ -130,7 +130,7 @@ impl<'a> Round<'a> {
 
     /// Places what it can of the job; why the rest waits.
     fn serve(&mut self, id: JobId, job: &'a Job) -> Option<WaitReason> {
-        if let Some(reason) = gate(job, self.view.now) {
+        if let Some(reason) = gate(self.state, id, job, self.view.now) {
             if reason == WaitReason::BeginTime {
                 self.wake_at(job.spec.begin);
             }
@@ -430,7 +430,10 @@ impl<'a> Round<'a> {
 }
 
 /// What keeps all of the job's waiting tasks back, whatever room there is.
-pub(super) fn gate(job: &Job, now: Timestamp) -> Option<WaitReason> {
+pub(super) fn gate(state: &State, id: JobId, job: &Job, now: Timestamp) -> Option<WaitReason> {
+    if state.is_in_doubt(id) {
+        return Some(WaitReason::Recovering);
+    }
     if job.hold.is_some() {
         return Some(WaitReason::Held);
     }

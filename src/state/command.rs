@@ -99,6 +99,16 @@ pub enum Command {
         name: QueueName,
         queue: Queue,
     },
+    /// The first entry after a recovery or a restoration: what followed elsewhere is not known.
+    BeginGeneration {
+        /// The cluster whose workers may come over by themselves.
+        adopted: Option<String>,
+    },
+    /// This worker was estranged, and runs nothing now that the state does not know of.
+    SettleWorker {
+        worker: WorkerId,
+        epoch: Epoch,
+    },
     /// Every member has announced that it understands commands up to this level.
     RaiseFeatureLevel {
         level: u32,

@@ -37,6 +37,8 @@ pub enum Event {
     GpusUpdated(WorkerId),
     QueueChanged(QueueName),
     FeatureLevelRaised(u32),
+    GenerationBegun,
+    WorkerSettled(WorkerId),
 }
 
 /// Why a command does not fit the state. Every replica rejects it alike, and it changed nothing.
@@ -82,6 +84,14 @@ pub enum Rejection {
     WorkerConnected(WorkerId),
     #[error("worker {0} is in touch: nothing of it is given up")]
     WorkerNotSilent(WorkerId),
+    #[error(
+        "worker {0} was not heard since the cluster was recovered or restored: nothing of it is given up by itself"
+    )]
+    WorkerEstranged(WorkerId),
+    #[error(
+        "job {0} may run already, on a worker that was not heard since the cluster was recovered or restored"
+    )]
+    InDoubt(JobId),
     #[error("GPU {0} is claimed by two workers")]
     GpuClaimed(String),
     #[error("feature level {0} is not above the present one")]

@@ -55,6 +55,21 @@ pub struct Counters {
     pub feature_level: u32,
     /// Jobs that completed and left memory, for those that may still name them as a dependency.
     pub retired_ok: IndexSet,
+    /// Jobs up to this one may run where nobody sees it, as long as a worker is estranged.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub doubtful_jobs: u64,
+    /// Attempts up to this number were placed before the cluster was recovered or restored; later ones have higher
+    /// numbers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub doubtful_attempts: u32,
+    /// The cluster of the backup that this one was restored from, if its workers may come over by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted_cluster: Option<String>,
+}
+
+/// Rows look as before where nothing was ever recovered.
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// What an idempotency key was used for.

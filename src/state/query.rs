@@ -40,6 +40,23 @@ impl State {
         self.derived.requeued.range(task_range(job)).copied()
     }
 
+    /// Whether a worker that was not heard since the cluster was recovered or restored may run `job` already.
+    pub fn is_in_doubt(&self, job: JobId) -> bool {
+        job.0 <= self.counters.doubtful_jobs && self.estranged().next().is_some()
+    }
+
+    /// The workers that were not heard since.
+    pub fn estranged(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        let estranged = self.workers.iter().filter(|(_, worker)| worker.estranged);
+        estranged.map(|(id, worker)| (*id, worker))
+    }
+
+    /// Whether the attempt was placed before the cluster was recovered or restored, so that its worker may know more of
+    /// it than the state.
+    pub fn is_of_before(&self, id: AttemptId) -> bool {
+        id.number <= self.counters.doubtful_attempts
+    }
+
     /// How many tasks of `job` have an attempt now.
     pub fn active_of(&self, job: JobId) -> u32 {
         self.derived.active.get(&job).copied().unwrap_or(0)

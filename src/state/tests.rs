@@ -4,6 +4,7 @@ mod any_command;
 mod attempts;
 mod dependencies;
 mod gangs;
+mod generations;
 mod jobs;
 mod scale;
 mod streams;

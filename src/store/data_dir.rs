@@ -28,6 +28,21 @@ struct Identity {
     node_id: u64,
     /// Absent until the controller was let into a cluster. A directory that lost it has lost everything.
     cluster_id: Option<String>,
+    /// Why it must never be used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dismissed: Option<String>,
+    /// Set while the cluster is being recovered from this directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovering: Option<Recovery>,
+}
+
+/// What a recovery makes of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// The cluster's new id.
+    pub cluster_id: String,
+    /// Of the entries that it adds; all others have lower ones.
+    pub term: u64,
 }
 
 const FORMAT: u32 = 1;
@@ -45,6 +60,26 @@ impl DataDir {
     /// # Errors
     /// When another process uses it, or it is another's or incomplete.
     pub fn open(path: &Path, node_id: u64) -> Result<Self, Error> {
+        let dir = DataDir::open_for_recovery(path, node_id)?;
+        match dir.recovering() {
+            None => Ok(dir),
+            Some(_) => Err(Error::Recovering { path: path.to_owned() }),
+        }
+    }
+
+    /// The number of the controller whose directory this is, if it is one's.
+    ///
+    /// # Errors
+    /// When it can not be read.
+    pub fn node_id(path: &Path) -> Result<Option<u64>, Error> {
+        Ok(read_identity(&path.join(IDENTITY))?.map(|identity| identity.node_id))
+    }
+
+    /// As [`DataDir::open`], and also where a recovery was begun and not ended.
+    ///
+    /// # Errors
+    /// When another process uses it, or it is another's or incomplete.
+    pub fn open_for_recovery(path: &Path, node_id: u64) -> Result<Self, Error> {
         fs::create_dir_all(path).map_err(Error::io("make", path))?;
         let lock = lock(path)?;
         let identity = match read_identity(&path.join(IDENTITY))? {
@@ -56,7 +91,13 @@ impl DataDir {
                         return Err(Error::corrupt(path, record));
                     }
                 }
-                let fresh = Identity { format: FORMAT, node_id, cluster_id: None };
+                let fresh = Identity {
+                    format: FORMAT,
+                    node_id,
+                    cluster_id: None,
+                    dismissed: None,
+                    recovering: None,
+                };
                 write_identity(path, &fresh)?;
                 fresh
             }
@@ -67,6 +108,9 @@ impl DataDir {
                 found: identity.node_id,
                 expected: node_id,
             });
+        }
+        if let Some(why) = identity.dismissed {
+            return Err(Error::Dismissed { path: path.to_owned(), why });
         }
         for file in [LOG, STATE] {
             if identity.cluster_id.is_some() && !path.join(file).exists() {
@@ -125,6 +169,48 @@ impl DataDir {
         write_identity(&self.path, &joined)?;
         *identity = joined;
         Ok(())
+    }
+
+    /// The recovery that was begun and not ended.
+    pub fn recovering(&self) -> Option<Recovery> {
+        self.identity().recovering.clone()
+    }
+
+    /// Nobody but a recovery opens it from now on, until that has ended.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn begin_recovery(&self, recovery: &Recovery) -> Result<(), Error> {
+        self.rewrite(|identity| identity.recovering = Some(recovery.clone()))
+    }
+
+    /// The cluster has its new id.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn end_recovery(&self) -> Result<(), Error> {
+        self.rewrite(|identity| {
+            if let Some(recovered) = identity.recovering.take() {
+                identity.cluster_id = Some(recovered.cluster_id);
+            }
+        })
+    }
+
+    fn rewrite(&self, change: impl FnOnce(&mut Identity)) -> Result<(), Error> {
+        let mut identity = self.identity();
+        let mut changed = identity.clone();
+        change(&mut changed);
+        write_identity(&self.path, &changed)?;
+        *identity = changed;
+        Ok(())
+    }
+
+    /// From now on nobody opens it as this controller, durably.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn dismiss(&self, why: &str) -> Result<(), Error> {
+        self.rewrite(|identity| identity.dismissed = Some(why.to_owned()))
     }
 
     /// Lets others have it. `in_order`: everything was written and closed.

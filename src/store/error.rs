@@ -13,16 +13,28 @@ pub enum Error {
         "the data directory {path} belongs to controller {found}, and this is controller {expected}: give each its own"
     )]
     OtherNode { path: PathBuf, found: u64, expected: u64 },
+    #[error("{why} (so says {path}/node.json)")]
+    Dismissed { path: PathBuf, why: String },
     #[error("{path} belongs to cluster {found}, not to cluster {expected}")]
     OtherCluster { path: PathBuf, found: String, expected: String },
     #[error("{path} was written by a newer DRIGS (format {found}; this one knows up to {known})")]
     Newer { path: PathBuf, found: i64, known: i64 },
+    #[error(
+        "the cluster of {path} has gone on to feature level {found}, and this DRIGS knows up to {known}: start the newer one"
+    )]
+    NewerState { path: PathBuf, found: u32, known: u32 },
     #[error("entry {index} of the log is of a newer DRIGS ({why}): upgrade this controller")]
     NewerEntry { index: u64, why: String },
     #[error(
         "{path} is damaged ({record}): move the data directory away and re-add this controller with `drigs cluster remove` and `drigs cluster add`"
     )]
     Corrupt { path: PathBuf, record: String },
+    #[error(
+        "the recovery of {path} was begun and not ended: run `drigs cluster recover --data-dir {path}` again"
+    )]
+    Recovering { path: PathBuf },
+    #[error("{path} is not a sound backup: {problem}")]
+    Backup { path: PathBuf, problem: String },
     #[error("cannot {doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot {doing} {path}: {source}")]

@@ -1,12 +1,12 @@
 //! From rows back to the state.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use rusqlite::{Connection, OptionalExtension as _, types::FromSql};
 use serde::de::DeserializeOwned;
 
 use crate::model::{IdempotencyKey, JobId, QueueName, TaskId, WorkerId};
-use crate::state::{Counters, State};
+use crate::state::{Counters, FEATURE_LEVEL, State};
 use crate::store::{Applied, Error, Loaded, Position};
 
 /// Everything that is not history.
@@ -39,6 +39,13 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<Loaded, Error
         Ok(())
     })?;
     state.counters = counters(connection, path)?;
+    if state.counters.feature_level > FEATURE_LEVEL {
+        return Err(Error::NewerState {
+            path: path.to_owned(),
+            found: state.counters.feature_level,
+            known: FEATURE_LEVEL,
+        });
+    }
     state.rebuild();
     Ok(Loaded { state, applied })
 }
@@ -50,15 +57,19 @@ pub(super) fn applied(connection: &Connection, path: &Path) -> Result<Applied, E
     let position =
         term.zip(index).map(|(term, index)| Position { term: term as u64, index: index as u64 });
     let hash: Option<[u8; 32]> = meta(connection, path, "state_hash")?;
+    let ever: Option<String> = meta(connection, path, "members_ever")?;
+    let ever = ever.map_or(Ok(BTreeSet::new()), |text| serde_json::from_str(&text));
+    let fault = |fault| Error::corrupt(path, format!("members_ever: {fault}"));
     Ok(Applied {
         position,
         membership: meta(connection, path, "membership")?.unwrap_or_default(),
+        members_ever: ever.map_err(fault)?,
         hash: hash.unwrap_or_default(),
         cluster_id: meta(connection, path, "cluster_id")?,
     })
 }
 
-fn counters(connection: &Connection, path: &Path) -> Result<Counters, Error> {
+pub(super) fn counters(connection: &Connection, path: &Path) -> Result<Counters, Error> {
     let text: Option<String> = meta(connection, path, "counters")?;
     let text = text.ok_or_else(|| Error::corrupt(path, "the counters are missing"))?;
     serde_json::from_str(&text).map_err(|fault| Error::corrupt(path, format!("counters: {fault}")))

@@ -1,5 +1,8 @@
 //! What is kept on disk: the log and the state, each in an SQLite file of its own. No SQL leaves this room.
 
+pub mod backup;
+pub mod piece;
+
 mod checkpoint;
 mod data_dir;
 mod error;
@@ -11,7 +14,7 @@ mod snapshot;
 mod sqlite;
 mod state_db;
 
-pub use self::data_dir::DataDir;
+pub use self::data_dir::{DataDir, Recovery};
 pub use self::error::Error;
 pub use self::history::{History, JobQuery, Progress, TaskQuery};
 pub use self::log_db::{Done, LogContents, LogDb, LogHead, Position, Record, Vote};

@@ -4,6 +4,7 @@
 //! up. Commits do not wait for the disk; `take_durable` does, before the log may let go of what it still holds.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -27,6 +28,8 @@ pub struct Applied {
     pub position: Option<Position>,
     /// Who the members are, in the raft room's own encoding.
     pub membership: Vec<u8>,
+    /// Every controller that was ever a member: numbers are not used again.
+    pub members_ever: BTreeSet<u64>,
     /// Of everything applied so far.
     pub hash: [u8; 32],
     pub cluster_id: Option<String>,
@@ -240,6 +243,8 @@ fn write_meta(
     let counters = serde_json::to_string(counters).expect("plain data");
     replace.execute(params!["counters", counters])?;
     replace.execute(params!["membership", applied.membership])?;
+    let ever = serde_json::to_string(&applied.members_ever).expect("plain data");
+    replace.execute(params!["members_ever", ever])?;
     replace.execute(params!["state_hash", applied.hash])?;
     Ok(())
 }

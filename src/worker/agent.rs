@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::model::{
     AttemptId, AttemptReport, Backend, EndReason, Ending, LostAfter, Millis, Order, OrderStamp,
     Orders, Phase, StopReason,
+    lineage::{Kinship, kinship},
 };
 use crate::rpc::{
     hub_client::Session,
@@ -43,6 +44,8 @@ pub struct Agent {
     contact: Contact,
     attempts: BTreeMap<AttemptId, Entry>,
     orders: Vec<Order>,
+    /// Whether they came in this session.
+    ordered: bool,
     /// How long a stop for lost contact may take: the controllers wait only so much longer.
     stop_part: Millis,
     /// Something is not yet reported.
@@ -98,6 +101,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         supervisor,
         contact,
         orders: Vec::new(),
+        ordered: false,
         stop_part: Millis(0),
         dirty: true,
     };
@@ -252,7 +256,10 @@ impl Agent {
         let Session { outbound, mut inbound } = session.stream;
         let hub = session.hub;
         info!(worker = %welcome.worker, cluster = welcome.cluster_id, term = welcome.term, "joined");
-        self.join(&welcome)?;
+        if let Some(why) = self.join(&welcome)? {
+            return Ok(Over::Broken(why));
+        }
+        self.ordered = false;
         // The worker's part is half of a lease, the stop's a quarter.
         self.stop_part = Millis(welcome.lease.0 / 2);
         let lease = welcome.lease.to_duration();
@@ -271,7 +278,12 @@ impl Agent {
                 number += 1;
                 reported = Instant::now();
                 unanswered.push_back((number, BootTime::now()));
-                let report = Report { number, attempts: self.reports().collect(), gpus: None };
+                let report = Report {
+                    number,
+                    attempts: self.reports().collect(),
+                    gpus: None,
+                    settled: self.is_settled(),
+                };
                 self.dirty = false;
                 if outbound.send(WorkerMessage::Report(report)).await.is_err() {
                     return Ok(Over::Broken(String::from("the controller is gone")));
@@ -311,12 +323,31 @@ impl Agent {
         }
     }
 
-    fn join(&mut self, welcome: &Welcome) -> anyhow::Result<()> {
-        if self.identity.cluster_id.as_deref() == Some(&welcome.cluster_id) {
-            return Ok(());
+    /// Notes which cluster this worker belongs to; or says why it may not be this one.
+    fn join(&mut self, welcome: &Welcome) -> anyhow::Result<Option<String>> {
+        let theirs = &welcome.cluster_id;
+        match self.identity.cluster_id.as_deref().map(|own| kinship(own, theirs)) {
+            Some(Kinship::Same) => return Ok(None),
+            None | Some(Kinship::Newer) => {}
+            Some(Kinship::Older | Kinship::Rival) => {
+                return Ok(Some(format!(
+                    "{theirs} is not the generation of its cluster that this worker belongs to"
+                )));
+            }
+            // The cluster of before is gone, by an operator's word; this one's terms are its own.
+            Some(Kinship::Stranger) => self.identity.stamp = OrderStamp::default(),
         }
-        self.identity.cluster_id = Some(welcome.cluster_id.clone());
-        self.identity.save(self.supervisor.dir().root())
+        if self.identity.cluster_id.is_some() {
+            warn!(
+                cluster = theirs,
+                "from now on this worker belongs to this cluster, or generation"
+            );
+        }
+        // Those were of another history.
+        self.orders.clear();
+        self.identity.cluster_id = Some(theirs.clone());
+        self.identity.save(self.supervisor.dir().root())?;
+        Ok(None)
     }
 
     async fn take_orders(
@@ -338,6 +369,9 @@ impl Agent {
             self.contact.record(sent).context("cannot write the contact file")?;
         }
         self.orders = orders.orders;
+        // Whoever waits for this worker hears of it soon.
+        self.dirty |= !self.ordered;
+        self.ordered = true;
         self.act().await;
         Ok(())
     }
@@ -364,6 +398,7 @@ impl Agent {
                 Action::Start(attempt) => launches.extend(self.prepare(attempt)),
                 Action::Stop(attempt, cause) => self.stop(attempt, cause).await,
                 Action::Decline(attempt, reason) => self.decline(attempt, reason),
+                Action::Account(attempt) => self.account_for(attempt),
                 Action::Forget(attempt) => settled.push(attempt),
             }
         }
@@ -471,6 +506,30 @@ impl Agent {
         let entry = Entry { held, running: false, stopping: false, ending: Some(ending) };
         self.attempts.insert(attempt, entry);
         self.dirty = true;
+    }
+
+    /// The controllers do not know how it ended; this machine may, as long as its output is kept.
+    fn account_for(&mut self, attempt: AttemptId) {
+        let Some(order) = self.orders.iter().find(|order| order.attempt == attempt) else { return };
+        let exit = self.supervisor.dir().find(attempt).and_then(|dir| dir.exit());
+        let ending = exit.map_or_else(
+            || Ending {
+                message: Some(String::from("its worker has no trace of it")),
+                ..Ending::new(EndReason::NodeLost, clock::wall_clock())
+            },
+            |exit| exit.to_ending(),
+        );
+        let held = Held { epoch: order.slice.epoch, ..Held::default() };
+        let entry = Entry { held, running: false, stopping: false, ending: Some(ending) };
+        self.attempts.insert(attempt, entry);
+        self.dirty = true;
+    }
+
+    /// Whether nothing lives here but what the orders of this session name.
+    fn is_settled(&self) -> bool {
+        let lives = self.attempts.iter().filter(|(_, entry)| entry.ending.is_none());
+        let ordered = |attempt| self.orders.iter().any(|order| order.attempt == attempt);
+        self.ordered && lives.into_iter().all(|(attempt, _)| ordered(*attempt))
     }
 
     /// Nothing waits for this: what is not put aside now is found, reported and settled once more by the next agent.

@@ -19,6 +19,8 @@ pub enum Action {
     Stop(AttemptId, StopCause),
     /// Never started here, and must not be any more: report it as ended.
     Decline(AttemptId, StopReason),
+    /// Begun before the controllers lost part of their history, and not living here: report how it ended, never start it.
+    Account(AttemptId),
     /// Its end is committed; nothing about it needs to be kept but its output.
     Forget(AttemptId),
 }
@@ -62,6 +64,7 @@ pub fn reconcile(
 
 fn action_for(order: &Order, local: Option<&Local>, room: &mut Room) -> Option<Action> {
     match (local, order.stop) {
+        (None, _) if order.begun => Some(Action::Account(order.attempt)),
         (None, Some(reason)) => Some(Action::Decline(order.attempt, reason)),
         (None, None) if room.take(order) => Some(Action::Start(order.attempt)),
         (Some(Local::Live { stopping: false, .. }), Some(reason)) => {

@@ -135,6 +135,69 @@ impl Lab {
             .expect("it starts again")
     }
 
+    /// Starts one more controller, with an empty directory, and says where it listens.
+    pub fn start_controller(&mut self, id: u64) -> String {
+        let listen = free_address();
+        let name = format!("controller-{id}");
+        let dir = self.place().join(&name).display().to_string();
+        let (number, peers, http) = (id.to_string(), format!("{id}={listen}"), free_address());
+        let flags = [
+            ("--data-dir", dir.as_str()),
+            ("--id", &number),
+            ("--peers", &peers),
+            ("--listen", &listen),
+            ("--http", &http),
+        ];
+        self.change_command("controller-1", &name, &flags);
+        self.restart(&name);
+        listen
+    }
+
+    /// `name` is started from now on as `like` is, with other values of these flags.
+    pub fn change_command(&mut self, like: &str, name: &str, flags: &[(&str, &str)]) {
+        let mut command = self.commands[like].clone();
+        for (flag, value) in flags {
+            match command.iter().position(|word| word == flag) {
+                Some(place) => command[place + 1] = (*value).to_owned(),
+                None => command.extend([(*flag).to_owned(), (*value).to_owned()]),
+            }
+        }
+        self.commands.insert(name.to_owned(), command);
+    }
+
+    /// Where `name` was told to listen.
+    pub fn address(&self, name: &str) -> String {
+        let command = &self.commands[name];
+        let place = command.iter().position(|word| word == "--listen").expect("it listens");
+        command[place + 1].clone()
+    }
+
+    /// What `name` has written to its log so far.
+    pub fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.place().join(format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// Runs `drigs`, which must succeed, and returns what it prints.
+    #[track_caller]
+    pub fn done(&self, arguments: &[&str]) -> String {
+        let output = self.drigs(arguments);
+        assert!(output.status.success(), "drigs {}: {}", arguments.join(" "), text(&output));
+        text(&output)
+    }
+
+    /// Starts `drigs` as a person would, and does not wait for it.
+    pub fn begin(&self, arguments: &[&str]) -> std::process::Child {
+        Command::new(DRIGS)
+            .args(arguments)
+            .env("DRIGS_CONTROLLERS", &self.controllers)
+            .env("DRIGS_TOKEN", &self.token)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("drigs starts")
+    }
+
     /// The command line by which `name` was started.
     pub fn command(&self, name: &str) -> Vec<String> {
         self.commands[name].clone()
@@ -271,6 +334,22 @@ fn command_line(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").to_string()
+}
+
+/// Waits for a process that ends by itself, and returns its exit code.
+#[track_caller]
+pub fn exit_code(mut child: std::process::Child) -> Option<i32> {
+    let mut ended = None;
+    wait_until("it ends by itself", || {
+        ended = child.try_wait().expect("it was started here");
+        ended.is_some()
+    });
+    ended.and_then(|status| status.code())
 }
 
 pub fn text(output: &Output) -> String {

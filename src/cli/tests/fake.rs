@@ -13,10 +13,13 @@ use crate::model::{
     TaskId, TaskState, Timestamp, UserName, WaitReason,
 };
 use crate::rpc::api::{
-    Answer, Api, ApiError, ClusterView, Consistency, EndingView, ErrorKind, GpuView, JobAction,
-    JobDetail, JobFilter, JobPage, JobView, LogChunk, LogRequest, LogStream, MemberAction,
-    MemberView, QueueView, StatusView, SubmitRequest, Submitted, TargetRef, TaskCountsView,
-    TaskFilter, TaskPage, TaskView, WaitAnswer, WorkerAction, WorkerView,
+    Answer, Api, ApiError, BackupStream, ClusterView, Consistency, EndingView, ErrorKind, GpuView,
+    JobAction, JobDetail, JobFilter, JobPage, JobView, LogChunk, LogRequest, LogStream,
+    MemberAction, MemberView, QueueView, StatusView, SubmitRequest, Submitted, TargetRef,
+    TaskCountsView, TaskFilter, TaskPage, TaskView, WaitAnswer, WorkerAction, WorkerView,
+};
+use crate::rpc::offline::{
+    BackupView, LostMember, Offline, RecoveredView, RestoreRequest, RestoredView, SurvivorView,
 };
 
 /// 2026-01-31 12:00:00 UTC.
@@ -380,6 +383,8 @@ impl Api for Fake {
             state_hash: Some(String::from("5f3759df00112233")),
             version: Some(String::from("0.2.0")),
         };
+        let joins = self.asked.lock().unwrap().iter().any(|asked| asked.contains("Add { id: 4"));
+        let newcomer = joins.then(|| member(4, "LEARNER", Some(0)));
         self.answer(
             String::from("cluster"),
             ClusterView {
@@ -387,16 +392,97 @@ impl Api for Fake {
                 answered_by: 1,
                 leader: Some(2),
                 term: 7,
+                generation: 1,
+                last_log: Some(100),
                 members: vec![
                     member(1, "VOTER", Some(0)),
                     member(2, "LEADER", Some(0)),
                     member(3, "VOTER", None),
-                ],
+                ]
+                .into_iter()
+                .chain(newcomer)
+                .collect(),
             },
         )
     }
 
+    fn backup(&self) -> Answer<BackupStream> {
+        let chunks = ["a ", "backup"].map(|text| Ok(bytes::Bytes::from(text)));
+        self.answer(String::from("backup"), stream::iter(chunks).boxed())
+    }
+
     fn act_on_members(&self, action: MemberAction) -> Answer<()> {
         self.answer(format!("member {action:?}"), ())
+    }
+}
+
+/// Files that are all sound.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeFiles;
+
+fn backup(file: &std::path::Path) -> BackupView {
+    BackupView {
+        file: file.display().to_string(),
+        file_bytes: 4096,
+        cluster_id: String::from("c-1"),
+        generation: 1,
+        controller: 2,
+        version: String::from("0.2.0"),
+        taken_at: before(3600),
+        applied_index: 100,
+        applied_term: 7,
+        state_hash: String::from("5f3759df00112233"),
+        feature_level: 1,
+        jobs_submitted: 16,
+        active_tasks: 3,
+        workers: 2,
+        entries_beyond: 0,
+    }
+}
+
+impl Offline for FakeFiles {
+    fn backup(
+        &self,
+        _: &std::path::Path,
+        target: &std::path::Path,
+    ) -> Result<BackupView, ApiError> {
+        Ok(BackupView { entries_beyond: 5, ..backup(target) })
+    }
+
+    fn inspect(&self, file: &std::path::Path) -> Result<BackupView, ApiError> {
+        Ok(backup(file))
+    }
+
+    fn restore(&self, request: RestoreRequest) -> Result<RestoredView, ApiError> {
+        Ok(RestoredView {
+            cluster_id: String::from("c-2"),
+            controller: request.id,
+            address: request.address,
+            data_dir: request.data_dir.display().to_string(),
+            backup: backup(&request.file),
+        })
+    }
+
+    fn survey(&self, _: &std::path::Path) -> Result<SurvivorView, ApiError> {
+        Ok(SurvivorView {
+            cluster_id: String::from("c-1"),
+            controller: 1,
+            address: String::from("10.0.0.1:7070"),
+            others: vec![LostMember { id: 2, address: String::from("10.0.0.2:7070") }],
+            last_index: 100,
+            last_term: 7,
+            last_written_at: Some(before(60)),
+            known_committed: Some(98),
+            begun: false,
+        })
+    }
+
+    fn recover(
+        &self,
+        data_dir: &std::path::Path,
+        cluster_id: &str,
+    ) -> Result<RecoveredView, ApiError> {
+        let survivor = self.survey(data_dir)?;
+        Ok(RecoveredView { cluster_id: format!("{cluster_id}-g2"), generation: 2, survivor })
     }
 }

@@ -169,8 +169,51 @@ fn the_cluster() {
     asks(
         "cluster add 4 10.0.0.4:7070",
         expect![[r#"
-        ! added controller 4 at 10.0.0.4:7070
+        ! added controller 4 at 10.0.0.4:7070: it votes
         ? member Add { id: 4, address: "10.0.0.4:7070" }
+        ? cluster
+        ? member Promote { id: 4 }
+    "#]],
+    );
+    asks(
+        "cluster replace 3 4=10.0.0.4:7070",
+        expect![[r#"
+        ! added controller 4 at 10.0.0.4:7070: it votes
+        ! removed controller 3
+        ? cluster
+        ? member Add { id: 4, address: "10.0.0.4:7070" }
+        ? cluster
+        ? member Promote { id: 4 }
+        ? member Remove { id: 3 }
+    "#]],
+    );
+    asks(
+        "cluster replace 9 8=10.0.0.8:7070",
+        expect![[r#"
+        ! drigs: there is no controller 9
+        exit 3
+        ? cluster
+    "#]],
+    );
+    asks(
+        "cluster replace 3 3=10.0.0.4:7070",
+        expect![[r#"
+        ! drigs: the new controller needs a number of its own, other than 3; for the same controller at another address there is `drigs cluster move`
+        exit 2
+        ? cluster
+    "#]],
+    );
+    asks(
+        "cluster replace 3 10.0.0.4",
+        expect![[r#"
+            usage: NEW: `10.0.0.4` is not NUMBER=HOST:PORT, such as 4=ctl4:7070
+        "#]],
+    );
+    asks(
+        "cluster move 3 10.0.0.9:7070",
+        expect![[r#"
+        ! controller 3 is at 10.0.0.9:7070 from now on
+        ? member Move { id: 3, address: "10.0.0.9:7070" }
     "#]],
     );
     asks(
@@ -237,4 +280,104 @@ impl Write for Gone {
 fn a_reader_that_went_away_is_no_failure() {
     let failure = crate::cli::Failure::from(Gone.write(b"x").unwrap_err());
     assert_eq!((failure.code, failure.message.as_str()), (0, ""));
+}
+
+#[test]
+fn backups_and_the_lost_majority() {
+    shows(
+        "cluster inspect-backup b.drigs",
+        expect![[r#"
+            Backup       b.drigs, 4096 bytes, sound
+            Cluster      c-1
+            Taken        11:00:00 (1h ago) by controller 2, version 0.2.0
+            State        entry 100 of term 7, hash 5f3759df00, feature level 1
+            Jobs         16 submitted; 3 tasks had a place on 2 workers
+        "#]],
+    );
+    shows(
+        "cluster backup --data-dir /d b.drigs",
+        expect![[r#"
+            Backup       b.drigs, 4096 bytes, sound
+            Cluster      c-1
+            Taken        11:00:00 (1h ago) by controller 2, version 0.2.0
+            State        entry 100 of term 7, hash 5f3759df00, feature level 1
+            Jobs         16 submitted; 3 tasks had a place on 2 workers
+            Not in it    5 entries of the log that this controller had not applied: start it and back it up again to have them
+        "#]],
+    );
+    shows(
+        "cluster backup --data-dir /d -",
+        expect![[r#"
+            ! drigs: with --data-dir the backup goes to a file, so that it can be read back: name one
+            exit 2
+        "#]],
+    );
+    asks(
+        "cluster backup -",
+        expect![[r#"
+            a backup! the backup is complete; `drigs cluster inspect-backup FILE` checks it where it lies
+            ? backup
+        "#]],
+    );
+    shows(
+        "cluster restore b.drigs --data-dir /d --id 1 --peers 1=a:7070,2=b:7070",
+        expect![[r#"
+            Restored cluster c-2 (a new one) in /d, from b.drigs of 11:00:00.
+
+            It can not know what happened since:
+            - 3 tasks had a place on a worker. They are RECOVERING until their worker connects and says how they stand,
+              or `drigs worker forget NAME` says that it is gone. None of them is given up by time.
+            - Jobs that waited then may have run since. None of them starts before each of the 2 workers of that time has
+              connected or was forgotten; what is over by then runs again all the same.
+            - Jobs submitted since are not in it. What workers still run of them is stopped when they connect.
+            - Workers of cluster c-1 are refused: it may live. If it is gone for good, restore with --adopt-workers.
+
+            Next:
+              drigs-controller --id 1 --peers 1=a:7070 --data-dir /d …
+              drigs cluster add NUMBER HOST:7070      for each further controller, started with an empty directory
+        "#]],
+    );
+    shows(
+        "cluster restore b.drigs --data-dir /d --id 3 --peers 1=a:7070",
+        expect![[r#"
+            ! drigs: --peers 1=a:7070 does not say where controller 3 listens: write 3=HOST:PORT
+            exit 2
+        "#]],
+    );
+    shows(
+        "cluster recover --data-dir /d --confirm c-9",
+        expect![[r#"
+            ! Controller 1 (10.0.0.1:7070) of cluster c-1 is to become its only one. Left behind: 2 at 10.0.0.2:7070.
+            ! Its log ends with entry 100 of term 7, written 11:59:00 (1m ago).
+            ! 
+            ! It can not know:
+            ! - What the others acknowledged after that entry. It is lost: jobs, cancellations, ends of tasks.
+            ! - Whether its last 2 entries were ever acknowledged. They are kept, as if they had been.
+            ! - Whether the others really are gone. While they live and reach each other, they go on without this one;
+            !   recover only when they never come back with what they know.
+            ! drigs: nothing was done: `c-9` is not the id of this cluster, c-1
+            exit 2
+        "#]],
+    );
+    shows(
+        "cluster recover --data-dir /d --yes",
+        expect![[r#"
+            Controller 1 is the only one of cluster c-1-g2, generation 2.
+            The others are refused from now on, and end as soon as they hear of it.
+            What runs on workers goes on. What a worker had is not given up by time until it has connected, and jobs of before
+            start only once every worker of before has connected, or `drigs worker forget NAME` says that it is gone.
+
+            Next:
+              drigs-controller --id 1 --peers 1=10.0.0.1:7070 --data-dir /d …
+              drigs cluster add NUMBER HOST:7070      for each further one: an empty directory, a number never used
+            ! Controller 1 (10.0.0.1:7070) of cluster c-1 is to become its only one. Left behind: 2 at 10.0.0.2:7070.
+            ! Its log ends with entry 100 of term 7, written 11:59:00 (1m ago).
+            ! 
+            ! It can not know:
+            ! - What the others acknowledged after that entry. It is lost: jobs, cancellations, ends of tasks.
+            ! - Whether its last 2 entries were ever acknowledged. They are kept, as if they had been.
+            ! - Whether the others really are gone. While they live and reach each other, they go on without this one;
+            !   recover only when they never come back with what they know.
+        "#]],
+    );
 }

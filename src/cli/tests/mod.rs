@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use clap::Parser as _;
 use expect_test::{Expect, expect};
 
-use self::fake::{Fake, NOW};
+use self::fake::{Fake, FakeFiles, NOW};
 use super::{Arguments, Session, carry_out, screen::Screen};
 use crate::model::UserName;
 use crate::rpc::api::{Consistency, ErrorKind};
@@ -33,7 +33,8 @@ fn run_on(fake: &Fake, line: &str) -> String {
         clear: false,
     };
     let (api, user) = (fake.clone(), UserName::from("ada"));
-    let session = Session { api, screen, user, consistency: Consistency::Linearizable };
+    let consistency = Consistency::Linearizable;
+    let session = Session { api, screen, user, consistency, offline: &FakeFiles };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ended = runtime.block_on(carry_out(arguments.command, session));
     let mut text = String::from_utf8(out).unwrap();

@@ -1,6 +1,12 @@
 //! How this controller speaks to another one.
 
-use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt as _, stream};
 use openraft::{
@@ -22,7 +28,8 @@ use tonic::{
 
 use crate::raft::{
     NodeId,
-    network::{Identity, piece::Cutter},
+    dismissal::Dismissal,
+    network::Identity,
     types::{Snapshot, Types, Vote},
     wire,
 };
@@ -34,7 +41,7 @@ use crate::rpc::{
         snapshot_piece::{End, Piece},
     },
 };
-use crate::store::{self, DataDir};
+use crate::store::{self, DataDir, piece::Cutter};
 
 /// Makes the connections that openraft asks for: to each peer one for entries and votes, one for heartbeats and one for
 /// snapshots, so that none of them waits behind another.
@@ -43,7 +50,13 @@ pub struct Network {
     identity: Identity,
     dir: Arc<DataDir>,
     connect_timeout: Duration,
+    book: AddressBook,
+    dismissal: Dismissal,
 }
+
+/// Where each member is reached now. openraft keeps its connections when only an address changes.
+#[derive(Clone, Debug, Default)]
+pub struct AddressBook(Arc<RwLock<BTreeMap<NodeId, String>>>);
 
 /// One connection to one peer.
 #[derive(Clone)]
@@ -51,6 +64,8 @@ pub struct Peer {
     id: NodeId,
     client: PeerClient<Channel>,
     network: Network,
+    /// Set: goes wherever the member moves.
+    follows: Option<String>,
 }
 
 /// Why a peer gave no answer, in one line.
@@ -70,8 +85,14 @@ const MAX_MESSAGE: usize = 256 << 20;
 const PIECES_AHEAD: usize = 4;
 
 impl Network {
-    pub fn new(identity: Identity, dir: Arc<DataDir>, connect_timeout: Duration) -> Self {
-        Network { identity, dir, connect_timeout }
+    pub fn new(
+        identity: Identity,
+        dir: Arc<DataDir>,
+        connect_timeout: Duration,
+        book: AddressBook,
+        dismissal: Dismissal,
+    ) -> Self {
+        Network { identity, dir, connect_timeout, book, dismissal }
     }
 
     /// A peer at an address that may turn out to be wrong, or another's.
@@ -82,10 +103,10 @@ impl Network {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
             PeerError::Address(format!("`{address}` is not an address (such as host:7070)"))
         })?;
-        Ok(self.connect(id, endpoint))
+        Ok(Peer { id, client: self.connect(endpoint), network: self.clone(), follows: None })
     }
 
-    fn connect(&self, id: NodeId, endpoint: Endpoint) -> Peer {
+    fn connect(&self, endpoint: Endpoint) -> PeerClient<Channel> {
         let channel = endpoint
             .tcp_nodelay(true)
             .connect_timeout(self.connect_timeout)
@@ -93,10 +114,21 @@ impl Network {
             .keep_alive_timeout(Duration::from_secs(2))
             .keep_alive_while_idle(true)
             .connect_lazy();
-        let client = PeerClient::new(channel)
+        PeerClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
-        Peer { id, client, network: self.clone() }
+            .max_encoding_message_size(MAX_MESSAGE)
+    }
+}
+
+impl AddressBook {
+    pub fn update(&self, addresses: impl Iterator<Item = (NodeId, String)>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = addresses.collect();
+    }
+
+    /// Where the member is, unless it is at `known`.
+    fn moved(&self, id: NodeId, known: &str) -> Option<String> {
+        let book = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        book.get(&id).filter(|address| *address != known).cloned()
     }
 }
 
@@ -104,11 +136,15 @@ impl RaftNetworkFactory<Types> for Network {
     type Network = Peer;
 
     async fn new_client(&mut self, target: NodeId, node: &BasicNode) -> Peer {
-        // Addresses are checked before they enter the membership; this one then is never reached.
-        let nowhere = Endpoint::from_static("http://0.0.0.0:0");
-        let endpoint = Endpoint::from_shared(format!("http://{}", node.addr)).unwrap_or(nowhere);
-        self.connect(target, endpoint)
+        let client = self.connect(endpoint(&node.addr));
+        Peer { id: target, client, network: self.clone(), follows: Some(node.addr.clone()) }
     }
+}
+
+/// Addresses are checked before they enter the membership; one that is none is never reached.
+fn endpoint(address: &str) -> Endpoint {
+    let nowhere = Endpoint::from_static("http://0.0.0.0:0");
+    Endpoint::from_shared(format!("http://{address}")).unwrap_or(nowhere)
 }
 
 impl Peer {
@@ -132,6 +168,20 @@ impl Peer {
         Ok(())
     }
 
+    /// Dials anew when the member has moved.
+    fn follow(&mut self) {
+        let Some(known) = &self.follows else { return };
+        if let Some(address) = self.network.book.moved(self.id, known) {
+            self.client = self.network.connect(endpoint(&address));
+            self.follows = Some(address);
+        }
+    }
+
+    fn failed(&self, status: Status) -> RPCError<Types> {
+        self.network.dismissal.heed(&status);
+        failed(status)
+    }
+
     fn request<T>(&self, message: T) -> Request<T> {
         let cluster_id = self.network.dir.cluster_id().unwrap_or_default();
         self.network.identity.address(message, self.id, &cluster_id)
@@ -148,9 +198,11 @@ impl Peer {
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + 'static,
     {
+        self.follow();
         let request = self.request(input.map(|request| wire::encode_append(&request)));
         let opened = tokio::time::timeout(patience, self.client.append(request)).await;
-        let answers = opened.map_err(|_| unreachable("no answer in time"))?.map_err(failed)?;
+        let opened = opened.map_err(|_| unreachable("no answer in time"))?;
+        let answers = opened.map_err(|status| self.failed(status))?;
         Ok(answers.into_inner().map(|answer| {
             answer.map_err(failed).and_then(|it| wire::decode_append_result(it).map_err(malformed))
         }))
@@ -161,6 +213,7 @@ impl Peer {
         vote: &Vote,
         snapshot: Snapshot,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        self.follow();
         let header = Piece::Header(wire::encode_header(vote, &snapshot.meta));
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
         let file = outgoing(&self.network.dir, self.id);
@@ -175,7 +228,8 @@ impl Peer {
         if let Ok(Err(error)) = cut.await {
             return Err(StreamingError::Network(NetworkError::from_string(error.to_string())));
         }
-        let answer = answer.map_err(|status| StreamingError::from(failed(status)))?.into_inner();
+        let answer =
+            answer.map_err(|status| StreamingError::from(self.failed(status)))?.into_inner();
         let vote =
             wire::decode_vote(answer.vote).map_err(|it| StreamingError::from(malformed(it)))?;
         Ok(SnapshotResponse::new(vote))
@@ -225,7 +279,8 @@ impl RaftNetworkV2<Types> for Peer {
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let request = within(option.soft_ttl(), self.request(wire::encode_vote_request(&request)));
-        let answer = self.client.request_vote(request).await.map_err(failed)?;
+        let answer = self.client.request_vote(request).await;
+        let answer = answer.map_err(|status| self.failed(status))?;
         wire::decode_vote_response(answer.into_inner()).map_err(malformed)
     }
 
@@ -235,7 +290,8 @@ impl RaftNetworkV2<Types> for Peer {
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let request = within(option.soft_ttl(), self.request(wire::encode_vote_request(&request)));
-        let answer = self.client.request_pre_vote(request).await.map_err(failed)?;
+        let answer = self.client.request_pre_vote(request).await;
+        let answer = answer.map_err(|status| self.failed(status))?;
         wire::decode_vote_response(answer.into_inner()).map_err(malformed)
     }
 
@@ -257,8 +313,10 @@ impl RaftNetworkV2<Types> for Peer {
         request: TransferLeaderRequest<Types>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        self.follow();
         let request = within(option.soft_ttl(), self.request(wire::encode_hand_over(&request)));
-        let answer = self.client.hand_over(request).await.map_err(failed)?.into_inner();
+        let answer = self.client.hand_over(request).await;
+        let answer = answer.map_err(|status| self.failed(status))?.into_inner();
         match answer.refusal {
             None => Ok(Ok(())),
             Some(refusal) => Err(unreachable(&refusal)),

@@ -1,13 +1,13 @@
 //! What controllers say to each other, over gRPC.
 
 mod client;
-mod piece;
 mod server;
 
 use tonic::{Request, Status, metadata::MetadataMap};
 
-pub use self::client::{Network, PeerError};
+pub use self::client::{AddressBook, Network, PeerError};
 pub use self::server::PeerService;
+use crate::model::lineage::{self, Kinship};
 use crate::raft::NodeId;
 
 /// Who speaks, to whom, and on whose behalf: travels with every call, so that no message ever reaches a controller that
@@ -64,18 +64,17 @@ impl Identity {
     }
 }
 
-/// Whether the caller belongs to the same cluster.
-fn check_cluster(metadata: &MetadataMap, own: Option<&str>) -> Result<(), Status> {
+/// What the caller's cluster is to this one's, and its id.
+fn kinship<'a>(metadata: &'a MetadataMap, own: Option<&str>) -> Result<(Kinship, &'a str), Status> {
+    let own = own.ok_or_else(|| {
+        Status::failed_precondition("this controller is empty and was not let into a cluster yet")
+    })?;
     let theirs = text(metadata, CLUSTER);
-    match own {
-        Some(own) if own == theirs => Ok(()),
-        Some(own) => Err(Status::failed_precondition(format!(
-            "this controller belongs to cluster {own}, the caller to cluster {theirs}"
-        ))),
-        None => Err(Status::failed_precondition(
-            "this controller is empty and was not let into a cluster yet",
-        )),
-    }
+    Ok((lineage::kinship(own, theirs), theirs))
+}
+
+fn sender(metadata: &MetadataMap) -> NodeId {
+    text(metadata, FROM).parse().unwrap_or_default()
 }
 
 fn text<'a>(metadata: &'a MetadataMap, key: &str) -> &'a str {

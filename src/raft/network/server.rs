@@ -5,10 +5,12 @@ use std::{path::Path, pin::Pin, sync::Arc, time::Duration};
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::model::lineage::Kinship;
 use crate::raft::{
     NodeId,
+    dismissal::{Dismissal, Verdict},
     log_storage::LogStorage,
-    network::{Identity, check_cluster, piece::Joiner},
+    network::{Identity, kinship, sender},
     state_machine::StateMachine,
     types::{Core, Snapshot},
     wire,
@@ -21,7 +23,8 @@ use crate::rpc::{
         peer_server::Peer, snapshot_piece::Piece,
     },
 };
-use crate::store::{self, DataDir};
+use crate::state::FEATURE_LEVEL;
+use crate::store::{self, DataDir, piece::Joiner};
 
 #[derive(Clone)]
 pub struct PeerService {
@@ -30,6 +33,7 @@ pub struct PeerService {
     pub log: LogStorage,
     pub state_machine: StateMachine,
     pub core: Core,
+    pub dismissal: Dismissal,
 }
 
 /// How long a sender may take from one piece of a snapshot to the next.
@@ -38,10 +42,34 @@ const PIECE_PATIENCE: Duration = Duration::from_secs(60);
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl PeerService {
-    /// Takes the message of a peer of the same cluster.
+    /// Takes the message of a member of the same cluster.
     fn admit<T>(&self, request: Request<T>) -> Result<T, Status> {
-        self.identity.check(request.metadata())?;
-        check_cluster(request.metadata(), self.dir.cluster_id().as_deref())?;
+        let metadata = request.metadata();
+        self.identity.check(metadata)?;
+        let own = self.dir.cluster_id();
+        let (kinship, theirs) = kinship(metadata, own.as_deref())?;
+        let (sender, own) = (sender(metadata), own.unwrap_or_default());
+        match kinship {
+            Kinship::Same if self.state_machine.shared().was_removed(sender) => {
+                return Err(Verdict::Removed.refuse(sender, &own));
+            }
+            Kinship::Same => {}
+            Kinship::Older => return Err(Verdict::LeftBehind(own.clone()).refuse(sender, &own)),
+            Kinship::Newer => {
+                self.dismissal.carry_out(&Verdict::LeftBehind(theirs.to_owned()));
+                return Err(Status::unavailable("this controller was left behind and ends"));
+            }
+            Kinship::Rival => {
+                return Err(Status::failed_precondition(format!(
+                    "cluster {own} was recovered twice, the other time as {theirs}: keep one of the two, and start the controllers of the other with empty directories"
+                )));
+            }
+            Kinship::Stranger => {
+                return Err(Status::failed_precondition(format!(
+                    "this controller belongs to cluster {own}, the caller to cluster {theirs}"
+                )));
+            }
+        }
         Ok(request.into_inner())
     }
 
@@ -112,12 +140,18 @@ impl Peer for PeerService {
         request: Request<ProbeRequest>,
     ) -> Result<Response<ProbeResponse>, Status> {
         self.identity.check(request.metadata())?;
+        let own = self.dir.cluster_id();
+        if let Ok((Kinship::Newer, theirs)) = kinship(request.metadata(), own.as_deref()) {
+            self.dismissal.carry_out(&Verdict::LeftBehind(theirs.to_owned()));
+        }
         Ok(Response::new(ProbeResponse {
             id: self.identity.id,
             cluster_id: self.dir.cluster_id().unwrap_or_default(),
             empty: self.is_empty(),
             voters: self.voters(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            feature_level: FEATURE_LEVEL,
+            sender_removed: self.state_machine.shared().was_removed(sender(request.metadata())),
         }))
     }
 

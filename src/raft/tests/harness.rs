@@ -141,6 +141,30 @@ impl Cluster {
         }
     }
 
+    /// As `drigs cluster add` does it.
+    pub async fn add(&self, id: NodeId, address: &str) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let leader = self.leader().await;
+            let raft = self.raft(leader);
+            let added = raft.add_learner(id, address.to_owned()).await;
+            match added.and(raft.promote(id).await) {
+                Ok(()) => return,
+                Err(why) => assert!(Instant::now() < deadline, "controller {id}: {why}"),
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Until `id` was told that it may not take part, for this reason.
+    pub async fn dismissed(&self, id: NodeId, why: &str) {
+        let fatals = self.nodes[&id].fatals.clone();
+        eventually("it is told so", || !fatals.lock().unwrap().is_empty()).await;
+        let fatal = fatals.lock().unwrap()[0].clone();
+        assert_eq!(fatal.exit_code, Fatal::IDENTITY);
+        assert!(fatal.message.contains(why), "{}", fatal.message);
+    }
+
     pub async fn follower(&self) -> NodeId {
         let leader = self.leader().await;
         *self.nodes.keys().find(|id| **id != leader).unwrap()

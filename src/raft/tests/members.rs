@@ -16,14 +16,16 @@ async fn a_controller_is_added_and_another_removed() {
     cluster.peers.insert(4, address.clone());
     cluster.start(4).await;
     let leader = cluster.leader().await;
-    cluster.raft(leader).add_member(4, address.clone()).await.unwrap();
+    cluster.add(4, &address).await;
     cluster.agree().await;
     assert_eq!(cluster.raft(4).cluster_id(), cluster.raft(leader).cluster_id());
-    let again = cluster.raft(leader).add_member(4, address).await;
-    assert!(matches!(again, Err(MemberError::Refused(_))), "{again:?}");
+    let leader = cluster.leader().await;
+    cluster.raft(leader).add_learner(4, address).await.expect("asked again, it stays as it is");
 
     let gone = cluster.follower().await;
     cluster.raft(leader).remove_member(gone).await.unwrap();
+    cluster.raft(leader).remove_member(gone).await.expect("asked again, it stays as it is");
+    cluster.dismissed(gone, "was removed").await;
     cluster.stop(gone).await;
     cluster.submit(10).await;
     let leader = cluster.leader().await;
@@ -31,6 +33,78 @@ async fn a_controller_is_added_and_another_removed() {
     assert!(members.iter().all(|member| member.id != gone && member.voter));
     assert_eq!(members.len(), 3);
     cluster.agree().await;
+}
+
+#[tokio::test]
+async fn who_was_removed_stays_away_and_its_number_too() {
+    let mut cluster = Cluster::started(3).await;
+    cluster.submit(5).await;
+    let gone = cluster.follower().await;
+    // It hears nothing of its removal.
+    cluster.stop(gone).await;
+    let leader = cluster.leader().await;
+    eventually("the leader misses it", || {
+        let members = cluster.raft(leader).status().members;
+        members.iter().any(|member| member.id == gone && member.reachable == Some(false))
+    })
+    .await;
+    cluster.raft(leader).remove_member(gone).await.unwrap();
+    let term = cluster.raft(leader).status().term;
+    for _ in 0..2 {
+        let refused = cluster.try_start(gone).await.unwrap_err().to_string();
+        assert!(refused.contains(&format!("controller {gone} was removed")), "{refused}");
+    }
+    let now = cluster.raft(leader).status();
+    assert_eq!((now.leader, now.term), (Some(leader), term), "it disturbed the others");
+
+    wipe(&cluster.path(gone));
+    cluster.start(gone).await;
+    cluster.dismissed(gone, "numbers are not used again").await;
+    let address = cluster.peers[&gone].clone();
+    let refused = cluster.raft(leader).add_learner(gone, address).await.unwrap_err().to_string();
+    assert!(refused.contains("numbers are not used again"), "{refused}");
+}
+
+#[tokio::test]
+async fn one_change_at_a_time_and_none_that_costs_the_quorum() {
+    let mut cluster = Cluster::started(1).await;
+    let refused = cluster.raft(1).remove_member(1).await.unwrap_err().to_string();
+    assert!(refused.contains("only one that votes"), "{refused}");
+    let (second, third) = (cluster.reserve(2), cluster.reserve(3));
+    cluster.peers.extend([(2, second.clone()), (3, third.clone())]);
+    cluster.start(2).await;
+    cluster.start(3).await;
+    cluster.raft(1).add_learner(2, second.clone()).await.unwrap();
+    let refused = cluster.raft(1).add_learner(3, third.clone()).await.unwrap_err().to_string();
+    assert!(refused.contains("one at a time"), "{refused}");
+    let refused = cluster.raft(1).add_learner(2, third.clone()).await.unwrap_err().to_string();
+    assert!(refused.contains("cluster move"), "{refused}");
+    cluster.add(2, &second).await;
+    cluster.add(3, &third).await;
+    cluster.agree().await;
+}
+
+#[tokio::test]
+async fn a_member_moves_to_another_address() {
+    let mut cluster = Cluster::started(3).await;
+    cluster.submit(5).await;
+    let moves = cluster.follower().await;
+    cluster.stop(moves).await;
+    let old = cluster.peers[&moves].clone();
+    let new = cluster.reserve(moves);
+    cluster.peers.insert(moves, new.clone());
+    let leader = cluster.leader().await;
+    let refused = cluster.raft(leader).move_member(moves, new.clone()).await.unwrap_err();
+    assert!(refused.to_string().contains("is not at"), "{refused}");
+    cluster.start(moves).await;
+    let other = cluster.peers[&leader].clone();
+    let refused = cluster.raft(leader).move_member(moves, other).await.unwrap_err();
+    assert!(refused.to_string().contains("looks for controller"), "{refused}");
+    cluster.raft(leader).move_member(moves, new.clone()).await.unwrap();
+    cluster.submit(5).await;
+    cluster.agree().await;
+    let addresses = cluster.raft(moves).member_addresses();
+    assert!(addresses.contains(&new) && !addresses.contains(&old), "{addresses:?}");
 }
 
 #[tokio::test]
@@ -66,14 +140,14 @@ async fn no_quorum_is_given_away() {
 async fn a_newcomer_that_is_not_there_or_not_empty_is_refused() {
     let mut cluster = Cluster::started(1).await;
     let nobody = cluster.reserve(7);
-    let answer = cluster.raft(1).add_member(7, nobody).await.unwrap_err().to_string();
+    let answer = cluster.raft(1).add_learner(7, nobody).await.unwrap_err().to_string();
     assert!(answer.contains("no answer"), "{answer}");
-    let answer = cluster.raft(1).add_member(7, String::from("not an address")).await;
+    let answer = cluster.raft(1).add_learner(7, String::from("not an address")).await;
     assert!(answer.unwrap_err().to_string().contains("is not an address"));
 
     let other = Cluster::started(1).await;
     let address = other.peers[&1].clone();
-    let answer = cluster.raft(1).add_member(2, address).await.unwrap_err().to_string();
+    let answer = cluster.raft(1).add_learner(2, address).await.unwrap_err().to_string();
     assert!(answer.contains("this is controller 1"), "{answer}");
 }
 

@@ -2,4 +2,5 @@ mod cluster;
 mod conformance;
 mod harness;
 mod members;
+mod offline;
 mod recovery;

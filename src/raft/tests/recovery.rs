@@ -83,8 +83,7 @@ async fn a_newcomer_is_sent_what_the_log_no_longer_holds() {
     let address = cluster.reserve(4);
     cluster.peers.insert(4, address.clone());
     cluster.start(4).await;
-    let leader = cluster.leader().await;
-    cluster.raft(leader).add_member(4, address).await.unwrap();
+    cluster.add(4, &address).await;
     cluster.agree().await;
 }
 

@@ -6,7 +6,7 @@ use crate::rpc::{
     convert::{Malformed, all, required},
     proto::{
         self,
-        act_on_members_request::{Action, Add, TransferLeader},
+        act_on_members_request::{Action, Add, Move, TransferLeader},
     },
 };
 
@@ -63,6 +63,8 @@ impl From<ClusterView> for proto::ClusterView {
             answered_by: cluster.answered_by,
             leader: cluster.leader,
             term: cluster.term,
+            generation: cluster.generation,
+            last_log: cluster.last_log,
             members: cluster.members.into_iter().map(Into::into).collect(),
         }
     }
@@ -77,6 +79,8 @@ impl TryFrom<proto::ClusterView> for ClusterView {
             answered_by: cluster.answered_by,
             leader: cluster.leader,
             term: cluster.term,
+            generation: cluster.generation,
+            last_log: cluster.last_log,
             members: all(cluster.members)?,
         })
     }
@@ -123,6 +127,8 @@ impl From<MemberAction> for proto::ActOnMembersRequest {
     fn from(action: MemberAction) -> Self {
         let action = match action {
             MemberAction::Add { id, address } => Action::Add(Add { id, address }),
+            MemberAction::Promote { id } => Action::Promote(id),
+            MemberAction::Move { id, address } => Action::Move(Move { id, address }),
             MemberAction::Remove { id } => Action::Remove(id),
             MemberAction::TransferLeader { to } => Action::TransferLeader(TransferLeader { to }),
         };
@@ -139,6 +145,11 @@ impl TryFrom<proto::ActOnMembersRequest> for MemberAction {
                 Err(Malformed::Missing("add.address"))
             }
             Action::Add(Add { id, address }) => Ok(MemberAction::Add { id, address }),
+            Action::Promote(id) => Ok(MemberAction::Promote { id }),
+            Action::Move(Move { address, .. }) if address.is_empty() => {
+                Err(Malformed::Missing("move.address"))
+            }
+            Action::Move(Move { id, address }) => Ok(MemberAction::Move { id, address }),
             Action::Remove(id) => Ok(MemberAction::Remove { id }),
             Action::TransferLeader(TransferLeader { to }) => {
                 Ok(MemberAction::TransferLeader { to })

@@ -111,6 +111,12 @@ impl From<&Command> for proto::Command {
             Command::PutQueue { name, queue } => {
                 Kind::PutQueue(wire::PutQueue { name: name.to_string(), queue: Some(queue.into()) })
             }
+            Command::BeginGeneration { adopted } => {
+                Kind::BeginGeneration(wire::BeginGeneration { adopted: adopted.clone() })
+            }
+            Command::SettleWorker { worker, epoch } => {
+                Kind::SettleWorker(wire::SettleWorker { worker: worker.0, epoch: epoch.0 })
+            }
             Command::RaiseFeatureLevel { level } => {
                 Kind::RaiseFeatureLevel(wire::RaiseFeatureLevel { level: *level })
             }
@@ -186,6 +192,12 @@ impl TryFrom<proto::Command> for Command {
                 name: QueueName::new(name),
                 queue: queue.ok_or(Malformed::Missing("put_queue.queue"))?.into(),
             },
+            Kind::BeginGeneration(wire::BeginGeneration { adopted }) => {
+                Command::BeginGeneration { adopted }
+            }
+            Kind::SettleWorker(wire::SettleWorker { worker, epoch }) => {
+                Command::SettleWorker { worker: WorkerId(worker), epoch: Epoch(epoch) }
+            }
             Kind::RaiseFeatureLevel(wire::RaiseFeatureLevel { level }) => {
                 Command::RaiseFeatureLevel { level }
             }

@@ -40,7 +40,7 @@ fn no_command_is_without_a_sample() {
     }
     let mut kinds = named;
     kinds.dedup();
-    assert_eq!(kinds.len(), 21, "a new command needs a sample, and a golden file");
+    assert_eq!(kinds.len(), 23, "a new command needs a sample, and a golden file");
 }
 
 #[test]
@@ -100,6 +100,12 @@ fn samples() -> Vec<(&'static str, Command)> {
         ("resume_worker", Command::ResumeWorker { worker }),
         ("forget_worker", Command::ForgetWorker { worker }),
         ("put_queue", Command::PutQueue { name: QueueName::from("night"), queue: queue() }),
+        ("begin_generation", Command::BeginGeneration { adopted: None }),
+        (
+            "begin_generation_adopting",
+            Command::BeginGeneration { adopted: Some("6f0c".to_owned()) },
+        ),
+        ("settle_worker", Command::SettleWorker { worker, epoch }),
         ("raise_feature_level", Command::RaiseFeatureLevel { level: 2 }),
     ]
 }
@@ -127,6 +133,8 @@ fn name_of(command: &Command) -> &'static str {
         Command::ResumeWorker { .. } => "resume_worker",
         Command::ForgetWorker { .. } => "forget_worker",
         Command::PutQueue { .. } => "put_queue",
+        Command::BeginGeneration { .. } => "begin_generation",
+        Command::SettleWorker { .. } => "settle_worker",
         Command::RaiseFeatureLevel { .. } => "raise_feature_level",
     }
 }

@@ -116,6 +116,7 @@ fn same_body(one: &Order, other: &Order) -> bool {
         && same_spec(&one.spec, &other.spec)
         && one.lost_after == other.lost_after
         && (one.node, one.nodes, one.world_size) == (other.node, other.nodes, other.world_size)
+        && one.begun == other.begun
 }
 
 fn same_spec(one: &Arc<JobSpec>, other: &Arc<JobSpec>) -> bool {
@@ -130,6 +131,7 @@ fn body(order: &Order, spec: u64) -> proto::OrderBody {
         node: order.node,
         nodes: order.nodes,
         world_size: order.world_size,
+        begun: order.begun,
     }
 }
 
@@ -204,6 +206,7 @@ impl Decoder {
             node: body.node,
             nodes: body.nodes,
             world_size: body.world_size,
+            begun: body.begun,
         };
         Ok(Known { order, spec: body.spec })
     }

@@ -99,6 +99,7 @@ impl From<Report> for proto::Report {
             number: report.number,
             attempts: report.attempts.into_iter().map(Into::into).collect(),
             gpus: report.gpus.map(gpu_set),
+            settled: report.settled,
         }
     }
 }
@@ -109,7 +110,8 @@ impl TryFrom<proto::Report> for Report {
     fn try_from(report: proto::Report) -> Result<Self, Malformed> {
         let gpus: Option<Vec<Gpu>> = report.gpus.map(|set| all(set.gpus)).transpose()?;
         plausible_gpus(gpus.as_deref().unwrap_or_default())?;
-        Ok(Report { number: report.number, attempts: all(report.attempts)?, gpus })
+        let settled = report.settled;
+        Ok(Report { number: report.number, attempts: all(report.attempts)?, gpus, settled })
     }
 }
 

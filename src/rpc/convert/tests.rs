@@ -60,10 +60,12 @@ fn bytes_stay_as_they_are() {
         epoch: Epoch(2),
         phase: Phase::Ended(samples::ending()),
     };
-    let report = Report { number: 3, attempts: vec![ended], gpus: Some(Vec::new()) };
+    let report = Report { number: 3, attempts: vec![ended], gpus: Some(Vec::new()), settled: true };
     golden(
         &proto::WorkerMessage::from(WorkerMessage::Report(report)),
-        &expect!["12250803121f0a06080c1003180210021a13080210fdffffffffffffffff0122026e6f284d1a00"],
+        &expect![
+            "12270803121f0a06080c1003180210021a13080210fdffffffffffffffff0122026e6f284d1a002001"
+        ],
     );
     let orders = samples::orders_of_array(crate::model::JobSpec::default(), 2);
     let mut encoder = Encoder::default();

@@ -81,6 +81,7 @@ fn status(error: ApiError) -> Status {
 #[tonic::async_trait]
 impl Controller for ApiService {
     type ReadLogStream = BoxStream<'static, Result<proto::LogChunk, Status>>;
+    type BackupStream = BoxStream<'static, Result<proto::BackupChunk, Status>>;
 
     async fn submit(
         &self,
@@ -216,5 +217,18 @@ impl Controller for ApiService {
         call: Request<proto::ActOnMembersRequest>,
     ) -> Result<Response<proto::Nothing>, Status> {
         self.answer(call, |api, action: MemberAction| api.act_on_members(action)).await
+    }
+
+    async fn backup(
+        &self,
+        call: Request<proto::Nothing>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let permit = enter(&self.long_calls)?;
+        let chunks = self.ask(call, |api, ()| api.backup()).await?;
+        let chunks = chunks.map(move |chunk| {
+            let _held_while_it_lasts = &permit;
+            chunk.map(|data| proto::BackupChunk { data }).map_err(status)
+        });
+        Ok(Response::new(chunks.boxed()))
     }
 }

@@ -67,12 +67,16 @@ async fn every_call_and_every_answer_arrive_whole() {
     assert_eq!(api.cluster().await, Ok(samples::cluster()));
     for action in [
         MemberAction::Add { id: 4, address: "10.0.0.8:7070".into() },
+        MemberAction::Promote { id: 4 },
+        MemberAction::Move { id: 4, address: "10.0.0.9:7070".into() },
         MemberAction::Remove { id: 4 },
         MemberAction::TransferLeader { to: Some(2) },
         MemberAction::TransferLeader { to: None },
     ] {
         assert_eq!(api.act_on_members(action).await, Ok(()));
     }
+    let backup: Vec<_> = api.backup().await.unwrap().map(Result::unwrap).collect().await;
+    assert_eq!(backup.concat(), b"a backup");
 
     let asked = fake.asked();
     let expected = [
@@ -98,9 +102,12 @@ async fn every_call_and_every_answer_arrive_whole() {
         "status Linearizable".into(),
         "cluster".into(),
         r#"Add { id: 4, address: "10.0.0.8:7070" }"#.into(),
+        "Promote { id: 4 }".into(),
+        r#"Move { id: 4, address: "10.0.0.9:7070" }"#.into(),
         "Remove { id: 4 }".into(),
         "TransferLeader { to: Some(2) }".into(),
         "TransferLeader { to: None }".into(),
+        "backup".into(),
     ];
     assert_eq!(asked, expected);
 }

@@ -17,10 +17,10 @@ use super::samples;
 use crate::model::{Explanation, JobId, Queue, UserName};
 use crate::rpc::{
     api::{
-        Answer, Api, ApiError, ClusterView, Consistency, ErrorKind, GpuView, JobAction, JobDetail,
-        JobFilter, JobPage, LogChunk, LogRequest, LogStream, MemberAction, QueueView, StatusView,
-        SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage, WaitAnswer, WorkerAction,
-        WorkerView,
+        Answer, Api, ApiError, BackupStream, ClusterView, Consistency, ErrorKind, GpuView,
+        JobAction, JobDetail, JobFilter, JobPage, LogChunk, LogRequest, LogStream, MemberAction,
+        QueueView, StatusView, SubmitRequest, Submitted, TargetRef, TaskFilter, TaskPage,
+        WaitAnswer, WorkerAction, WorkerView,
     },
     auth::Auth,
     client::{Client, ClientConfig},
@@ -134,6 +134,11 @@ impl Api for Fake {
 
     fn cluster(&self) -> Answer<ClusterView> {
         self.answer("cluster".into(), samples::cluster())
+    }
+
+    fn backup(&self) -> Answer<BackupStream> {
+        let chunks = ["a ", "backup"].map(|text| Ok(bytes::Bytes::from(text)));
+        self.answer(String::from("backup"), stream::iter(chunks).boxed())
     }
 
     fn act_on_members(&self, action: MemberAction) -> Answer<()> {

@@ -302,6 +302,8 @@ pub fn cluster() -> ClusterView {
         answered_by: 1,
         leader: Some(1),
         term: 4,
+        generation: 2,
+        last_log: Some(3),
         members: vec![member, MemberView::default()],
     }
 }
@@ -372,5 +374,6 @@ pub fn order(index: u32, spec: Arc<JobSpec>) -> Order {
         node: 1,
         nodes: 3,
         world_size: 6,
+        begun: false,
     }
 }

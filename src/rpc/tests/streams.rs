@@ -149,7 +149,12 @@ async fn a_session_carries_both_ways() {
 
     let reports = [
         hello(),
-        WorkerMessage::Report(Report { number: 1, attempts: Vec::new(), gpus: None }),
+        WorkerMessage::Report(Report {
+            number: 1,
+            attempts: Vec::new(),
+            gpus: None,
+            settled: true,
+        }),
         WorkerMessage::Report(Report {
             number: 2,
             attempts: vec![AttemptReport {
@@ -158,6 +163,7 @@ async fn a_session_carries_both_ways() {
                 phase: Phase::Running,
             }],
             gpus: Some(vec![samples::gpu()]),
+            settled: false,
         }),
     ];
     for report in reports {

@@ -91,7 +91,11 @@ fn describe_lost(state: &State, view: &View, id: AttemptId, part: &Part) -> Stri
         .workers
         .get(&worker_id)
         .map_or(LostAfter::Keep, |worker| lost_after(state, id.task.job, worker));
+    let estranged = state.workers.get(&worker_id).is_some_and(|worker| worker.estranged);
     let given_up = match lost_after {
+        _ if estranged => String::from(
+            "the cluster was recovered or restored meanwhile, so it is never given up by itself, but",
+        ),
         LostAfter::Keep => String::from("it is never given up by itself (lost_after keep), but"),
         LostAfter::After(length) => {
             // The worker counts from when it last heard a leader, a lease before it was called silent.

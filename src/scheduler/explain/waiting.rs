@@ -55,7 +55,7 @@ impl Waiting<'_> {
                 lines
             }
             WaitReason::Reserved => self.reserved(),
-            WaitReason::Recovering => Vec::new(),
+            WaitReason::Recovering => vec![self.in_doubt()],
             WaitReason::Starting => {
                 vec![String::from("it has its turn: the leader places it in its next round")]
             }
@@ -65,8 +65,9 @@ impl Waiting<'_> {
     /// How many jobs are served before it.
     pub fn ahead(&self) -> Option<u64> {
         let (state, now) = (self.reasons.state, self.reasons.view.now);
-        let eligible = |id: &JobId| state.jobs.get(id).is_some_and(|job| gate(job, now).is_none());
-        gate(self.job, now).is_none().then(|| {
+        let eligible =
+            |id: &JobId| state.jobs.get(id).is_some_and(|job| gate(state, *id, job, now).is_none());
+        gate(state, self.id, self.job, now).is_none().then(|| {
             let before = state.pending().map(|place| place.job).take_while(|id| *id != self.id);
             before.filter(eligible).count() as u64
         })
@@ -105,6 +106,19 @@ impl Waiting<'_> {
             .filter_map(|id| Room::of(self.reasons.state, *id))
             .filter(|room| room.worker.is_ready())
             .collect()
+    }
+
+    fn in_doubt(&self) -> String {
+        let estranged = self.reasons.state.estranged();
+        let mut names: Vec<&str> = estranged.map(|(_, worker)| worker.name.as_str()).collect();
+        let more = names.len().saturating_sub(MOST_TOLD);
+        names.truncate(MOST_TOLD);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!(
+            "the cluster was recovered or restored, and it may run already on a worker that was not heard since: {}{more}. \
+             It goes on when they connect; for one that is gone, `drigs worker forget NAME`",
+            names.join(", ")
+        )
     }
 
     fn held(&self) -> Vec<String> {

@@ -23,9 +23,10 @@ impl State {
         {
             return Err(Rejection::AtMaxRunning(id.job));
         }
+        self.check_doubt(id.job)?;
         let prefetched = self.check_slices(id, &slices, prefetch)?;
 
-        let number = task.attempts + 1;
+        let number = task.attempts.max(self.counters.doubtful_attempts) + 1;
         let attempt = Attempt {
             number,
             placed_at: self.now(),
@@ -159,6 +160,9 @@ impl State {
         }
         if self.workers.get(&worker).is_some_and(Worker::is_connected) {
             return Err(Rejection::WorkerNotSilent(worker));
+        }
+        if self.workers.get(&worker).is_some_and(|row| row.estranged) {
+            return Err(Rejection::WorkerEstranged(worker));
         }
         let mut events = Vec::new();
         let ending = self.node_lost("its worker was out of touch for too long");

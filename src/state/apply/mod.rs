@@ -1,6 +1,7 @@
 //! What each command does, a file per family.
 
 mod attempts;
+mod generation;
 mod jobs;
 mod workers;
 
@@ -68,6 +69,8 @@ impl State {
             Command::ResumeWorker { worker } => self.resume_worker(worker),
             Command::ForgetWorker { worker } => self.forget_worker(worker),
             Command::PutQueue { name, queue } => Ok(self.put_queue(name, queue)),
+            Command::BeginGeneration { adopted } => self.begin_generation(adopted),
+            Command::SettleWorker { worker, epoch } => self.settle_worker(worker, epoch),
             Command::RaiseFeatureLevel { level } => self.raise_feature_level(level),
         }
     }

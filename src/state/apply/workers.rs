@@ -31,10 +31,12 @@ impl State {
             self.counters.workers_registered += 1;
             WorkerId(self.counters.workers_registered)
         });
-        let (mode, old_epoch, was_ephemeral) = match known {
-            Some((_, worker)) => (worker.mode, worker.epoch, worker.ephemeral),
-            None => (Mode::Active, registration.epoch, true),
+        let (mode, old_epoch, was_ephemeral, was_estranged) = match known {
+            Some((_, worker)) => (worker.mode, worker.epoch, worker.ephemeral, worker.estranged),
+            None => (Mode::Active, registration.epoch, true, false),
         };
+        // After a new start of its machine nothing of before runs there.
+        let estranged = was_estranged && registration.epoch == old_epoch;
         if registration.epoch > old_epoch {
             self.lose_attempts_on(id, "its machine started anew", &mut events);
         }
@@ -55,8 +57,10 @@ impl State {
             mode,
             link: Link::Connected,
             registered_at: self.counters.now,
+            estranged,
         };
         self.workers.insert(id, worker);
+        self.settle_doubts();
         events.push(Event::WorkerRegistered(id));
         self.promote_prefetched(id, &mut events);
         Ok(events)
@@ -64,7 +68,7 @@ impl State {
 
     /// Silent, with nothing left that might still run there: its name and its GPUs are free to be claimed.
     pub(in crate::state) fn is_abandoned(&self, id: WorkerId) -> bool {
-        self.workers.get(&id).is_none_or(|worker| !worker.is_connected())
+        self.workers.get(&id).is_none_or(|worker| !worker.is_connected() && !worker.estranged)
             && self.attempts_on(id).next().is_none()
     }
 
@@ -132,6 +136,7 @@ impl State {
         let mut events = Vec::new();
         self.lose_attempts_on(id, "an operator forgot its worker", &mut events);
         self.workers.delete(&id);
+        self.settle_doubts();
         events.push(Event::WorkerForgotten(id));
         Ok(events)
     }
@@ -140,7 +145,7 @@ impl State {
         self.workers.get(&id).ok_or(Rejection::UnknownWorker(id))
     }
 
-    fn worker_in(&self, id: WorkerId, epoch: Epoch) -> Result<Worker, Rejection> {
+    pub(super) fn worker_in(&self, id: WorkerId, epoch: Epoch) -> Result<Worker, Rejection> {
         let worker = self.worker(id)?;
         if worker.epoch != epoch {
             return Err(Rejection::StaleEpoch(id));

@@ -134,6 +134,11 @@ pub(super) fn line(line: &str, world: &World) -> Line {
         "retire" => Command::RetireJobs {
             jobs: words.rest.by_ref().map(|id| id.parse().expect("a job")).collect(),
         },
+        "anew" => Command::BeginGeneration { adopted: None },
+        "settle" => {
+            let worker = words.worker(state);
+            Command::SettleWorker { worker, epoch: epoch(&mut words, state, worker) }
+        }
         "level" => Command::RaiseFeatureLevel { level: words.parse() },
         _ => panic!("`{line}` is no command"),
     };

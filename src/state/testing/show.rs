@@ -51,6 +51,8 @@ pub(super) fn event(event: &Event, state: &State) -> String {
         Event::GpusUpdated(id) => format!("GPUs of {} updated", name(id)),
         Event::QueueChanged(queue) => format!("queue {queue} changed"),
         Event::FeatureLevelRaised(level) => format!("feature level {level}"),
+        Event::GenerationBegun => String::from("a new generation"),
+        Event::WorkerSettled(id) => format!("{} settled", name(id)),
     }
 }
 
@@ -181,6 +183,9 @@ fn show_worker(state: &State, id: WorkerId, worker: &Worker) -> String {
         };
     }
     text += &mode(&worker.mode);
+    if worker.estranged {
+        text += " estranged";
+    }
     match worker.link {
         Link::Connected => text,
         Link::Silent { since } => format!("{text} silent since {}", clock(since)),

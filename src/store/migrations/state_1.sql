@@ -65,7 +65,7 @@ CREATE TABLE idempotency_keys (
     body     TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- applied_term, applied_index, membership, counters, state_hash, cluster_id.
+-- applied_term, applied_index, membership, members_ever, counters, state_hash, cluster_id.
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value BLOB NOT NULL

@@ -300,6 +300,7 @@ impl World {
                 self.stop(number, attempt, EndReason::NodeLost, Millis(u64::MAX));
                 true
             }
+            Action::Account(attempt) => unreachable!("{attempt}: nothing is recovered here"),
             Action::Decline(attempt, reason) => {
                 self.met("decline");
                 let epoch = self.machines[number].epoch;

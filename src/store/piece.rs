@@ -14,6 +14,7 @@ pub const PIECE: usize = 1 << 20;
 const LEVEL: i32 = 1;
 
 /// Reads a file piece by piece.
+#[derive(Debug)]
 pub struct Cutter {
     file: File,
     hasher: blake3::Hasher,
@@ -43,6 +44,7 @@ impl Cutter {
 }
 
 /// Puts the pieces together.
+#[derive(Debug)]
 pub struct Joiner {
     file: File,
     hasher: blake3::Hasher,
