@@ -345,7 +345,10 @@ fn flags_for_the_job() {
             "line: --dependency: `12+5` in `afterok:12+5` is not a job id (a number such as 12)"
         ],
     );
-    flags("-d afterok:12,afterok:12", expect!["--dependency: names job 12 twice"]);
+    flags(
+        "-d afterok:12,afterok:12",
+        expect!["--dependency: names job 12 twice; one condition each"],
+    );
     flags("-a 1-3%0", expect!["--array: lets 0 tasks run at a time; at least 1"]);
     flags(
         "-a 0-9%x",
