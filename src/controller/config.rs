@@ -50,10 +50,10 @@ pub struct ControllerArgs {
     #[arg(long, env = "DRIGS_ELECTION_MAX", default_value = "400ms", value_parser = parse_length)]
     pub election_max: Millis,
     /// How many snapshots of the state are kept in DATA_DIR/snapshots, as backups; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, env = "DRIGS_KEEP_SNAPSHOTS", value_name = "N", default_value_t = 3)]
     pub keep_snapshots: usize,
     /// How often one is taken
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_length)]
+    #[arg(long, env = "DRIGS_SNAPSHOT_EVERY", value_name = "TIME", default_value = "1h", value_parser = parse_length)]
     pub snapshot_every: Millis,
     /// How log lines look
     #[arg(long, env = "DRIGS_LOG_FORMAT", value_enum, default_value_t)]
