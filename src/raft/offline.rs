@@ -269,7 +269,7 @@ impl Log {
         let members = Membership::new(vec![[id].into()], BTreeMap::from([(id, node)]))
             .map_err(|fault| anyhow::anyhow!("{fault}"))?;
         let begin = convert::encode_commands(&[Command::BeginGeneration { adopted }]);
-        let batch = convert::join_commands(Timestamp(now()), [&begin[..]].into_iter());
+        let batch = convert::join_commands(Timestamp(now()), [&begin[..]]);
         let entries = [
             Entry {
                 log_id: wire::log_id(term, end.index + 1),

@@ -40,19 +40,19 @@ fn common_level(
 mod tests {
     use super::common_level;
 
+    #[track_caller]
+    fn check(present: u32, others: &[Option<u32>], expected: Option<u32>) {
+        assert_eq!(common_level(present, 3, others.iter().copied()), expected);
+    }
+
     #[test]
     fn nothing_is_said_that_one_may_not_understand() {
-        let cases: [(u32, &[Option<u32>], Option<u32>); 6] = [
-            (1, &[Some(3), Some(3)], Some(3)),
-            (1, &[Some(2), Some(4)], Some(2)),
-            (1, &[Some(3), Some(1)], None),
-            // From before levels were announced.
-            (1, &[Some(3), Some(0)], None),
-            (1, &[Some(3), None], None),
-            (3, &[Some(3), Some(3)], None),
-        ];
-        for (present, others, expected) in cases {
-            assert_eq!(common_level(present, 3, others.iter().copied()), expected, "{others:?}");
-        }
+        check(1, &[Some(3), Some(3)], Some(3));
+        check(1, &[Some(2), Some(4)], Some(2));
+        check(1, &[Some(3), Some(1)], None);
+        // From before levels were announced.
+        check(1, &[Some(3), Some(0)], None);
+        check(1, &[Some(3), None], None);
+        check(3, &[Some(3), Some(3)], None);
     }
 }

@@ -214,7 +214,7 @@ fn send(header: &Header, database: &Path, out: &mut Hashing<impl Write>) -> io::
     out.write_all(&(text.len() as u32).to_le_bytes())?;
     out.write_all(&text)?;
     let mut cutter = Cutter::open(database)?;
-    while let Some(piece) = cutter.next()? {
+    while let Some(piece) = cutter.cut()? {
         out.write_all(&(piece.len() as u32).to_le_bytes())?;
         out.write_all(&piece)?;
     }

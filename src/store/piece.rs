@@ -27,7 +27,7 @@ impl Cutter {
     }
 
     /// `None` at the end.
-    pub fn next(&mut self) -> io::Result<Option<Bytes>> {
+    pub fn cut(&mut self) -> io::Result<Option<Bytes>> {
         let mut raw = Vec::with_capacity(PIECE);
         (&mut self.file).take(PIECE as u64).read_to_end(&mut raw)?;
         if raw.is_empty() {

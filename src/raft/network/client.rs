@@ -343,7 +343,7 @@ fn cut(
 ) -> anyhow::Result<()> {
     snapshot.write_to(file)?;
     let mut cutter = Cutter::open(file)?;
-    while let Some(data) = cutter.next()? {
+    while let Some(data) = cutter.cut()? {
         sender.blocking_send(SnapshotPiece { piece: Some(Piece::Data(data)) })?;
     }
     let (length, hash) = cutter.end();
