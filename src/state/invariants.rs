@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{IndexSet, JobId, TaskStatus, Worker, WorkerId};
+use crate::model::{Bytes, IndexSet, JobId, MilliCpus, TaskStatus, Worker, WorkerId};
 use crate::state::{MOST_PREFETCHED, State, derived::Derived, derived::Used};
 
 impl State {
@@ -74,18 +74,23 @@ impl State {
                 assert!(usage.whole <= 1, "{gpu} has two owners");
                 assert!(usage.whole == 0 || usage.shares == 0, "{gpu} is owned and shared");
             }
-            if self.has_shrunk(*id, worker) {
-                continue;
-            }
-            assert!(used.cpus <= worker.cpus, "the CPUs of {id} are given out twice");
-            assert!(used.memory <= worker.memory, "the memory of {id} is given out twice");
+            let added = self.added(*id, worker);
+            let fits = used.cpus <= worker.cpus || added.cpus == MilliCpus(0);
+            assert!(fits, "the CPUs of {id} are given out twice");
+            let fits = used.memory <= worker.memory || added.memory == Bytes(0);
+            assert!(fits, "the memory of {id} is given out twice");
         }
     }
 
-    /// An agent may come back with less to give than its attempts hold already; nothing may be added to them then.
-    fn has_shrunk(&self, id: WorkerId, worker: &Worker) -> bool {
-        let mut attempts = self.attempts_on(id).filter_map(|attempt| self.live_attempt(attempt));
-        attempts.all(|it| it.prefetched || it.placed_at <= worker.registered_at)
+    /// What was placed there since the agent came back last. It may have come back with less to give than its attempts held
+    /// already; of what it lacks, nothing may be added to them then.
+    fn added(&self, id: WorkerId, worker: &Worker) -> Used {
+        let mut added = Used::default();
+        let attempts = self.attempts_on(id).filter_map(|attempt| self.live_attempt(attempt));
+        for attempt in attempts.filter(|it| !it.prefetched && it.placed_at > worker.registered_at) {
+            added.add(&attempt.part_on(id).expect("it is among this worker's").slice);
+        }
+        added
     }
 
     /// Whoever waits on a worker for a turn waits behind its own job, and only while there is no room.

@@ -196,8 +196,16 @@ impl Cluster {
     pub async fn agree(&self) {
         let leader = self.leader().await;
         let applied = self.raft(leader).status().applied;
-        for node in self.nodes.values() {
-            eventually("a replica catches up", || node.raft.status().applied >= applied).await;
+        let deadline = Instant::now() + DEADLINE;
+        while self.nodes.values().any(|node| node.raft.status().applied < applied) {
+            let statuses =
+                || self.nodes.values().map(|node| node.raft.status()).collect::<Vec<_>>();
+            assert!(
+                Instant::now() < deadline,
+                "not all have applied {applied:?}: {:#?}",
+                statuses()
+            );
+            sleep(Duration::from_millis(5)).await;
         }
         let statuses: Vec<_> = self.nodes.values().map(|node| node.raft.status()).collect();
         for status in &statuses {
