@@ -229,7 +229,7 @@ impl Raft {
         let ours = found.cluster_id == cluster_id;
         anyhow::ensure!(
             found.cluster_id.is_empty() || ours,
-            "it belongs to cluster {}",
+            "it belongs to cluster {}. Start it with an empty data directory, and with --peers that names this cluster's controllers and itself",
             found.cluster_id
         );
         anyhow::ensure!(

@@ -140,7 +140,9 @@ impl Lab {
         let listen = free_address();
         let name = format!("controller-{id}");
         let dir = self.place().join(&name).display().to_string();
-        let (number, peers, http) = (id.to_string(), format!("{id}={listen}"), free_address());
+        let members = self.flag("controller-1", "--peers");
+        let peers = format!("{members},{id}={listen}");
+        let (number, http) = (id.to_string(), free_address());
         let flags = [
             ("--data-dir", dir.as_str()),
             ("--id", &number),
@@ -167,9 +169,12 @@ impl Lab {
 
     /// Where `name` was told to listen.
     pub fn address(&self, name: &str) -> String {
-        let command = &self.commands[name];
-        let place = command.iter().position(|word| word == "--listen").expect("it listens");
-        command[place + 1].clone()
+        self.flag(name, "--listen")
+    }
+
+    fn flag(&self, name: &str, flag: &str) -> String {
+        let mut words = self.commands[name].iter().skip_while(|word| *word != flag);
+        words.nth(1).unwrap_or_else(|| panic!("{name} has {flag}")).clone()
     }
 
     /// What `name` has written to its log so far.
@@ -325,9 +330,13 @@ pub fn signal(pid: u32, name: &str) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
+/// Whether anything of the process is left but what its parent has to collect. Its first thread may be a zombie while
+/// others still hold its files and locks.
 pub fn alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let state = |stat: String| stat.rsplit_once(')').and_then(|it| it.1.trim_start().chars().next());
+    stats.filter_map(state).any(|state| !matches!(state, 'Z' | 'X'))
 }
 
 fn command_line(pid: u32) -> Vec<String> {

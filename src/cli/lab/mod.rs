@@ -77,7 +77,8 @@ pub async fn run(args: LabArgs) -> anyhow::Result<()> {
         None => {}
     }
     ensure!((1..=9).contains(&args.controllers), "--controllers {}: 1 to 9", args.controllers);
-    ensure!((1..=64).contains(&args.workers), "--workers {}: 1 to 64", args.workers);
+    ensure!(args.workers <= 64, "--workers {}: 0 to 64", args.workers);
+    ensure!(args.workers > 0 || !args.demo, "--workers 0: the demo needs 1 at least");
     let layout = Layout::create(&args)?;
     let mut interrupted = Interrupt::listen()?;
     println!(
