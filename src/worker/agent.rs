@@ -14,8 +14,8 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::model::{
-    AttemptId, AttemptReport, Backend, EndReason, Ending, LostAfter, Millis, Order, OrderStamp,
-    Orders, Phase, StopReason,
+    AttemptId, AttemptReport, Backend, EndReason, Ending, Epoch, LostAfter, Millis, Order,
+    OrderStamp, Orders, Phase, StopReason,
     lineage::{Kinship, kinship},
 };
 use crate::rpc::{
@@ -94,7 +94,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         Contact::open(supervisor.dir(), &boot_id).context("cannot write the contact file")?;
     info!(name = %config.name, uuid = %identity.uuid, epoch = %identity.epoch, found = found.len(), "worker starts");
     let mut agent = Agent {
-        attempts: found.iter().map(|found| (found.attempt, adopt(found))).collect(),
+        attempts: found.iter().map(|found| (found.attempt, adopt(found, identity.epoch))).collect(),
         config,
         identity,
         incarnation: Uuid::new_v4(),
@@ -110,9 +110,11 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     result
 }
 
-/// What a restarted agent makes of an attempt that it finds.
-fn adopt(found: &Found) -> Entry {
-    let held = found.launch.as_ref().map(|launch| launch.held.clone()).unwrap_or_default();
+/// What a restarted agent makes of an attempt that it finds. One whose record is not whole is of this life of the worker:
+/// the controllers ended all others when this life began. Under any other epoch they would not hear of its end.
+fn adopt(found: &Found, epoch: Epoch) -> Entry {
+    let held = found.launch.as_ref().map(|launch| launch.held.clone());
+    let held = held.unwrap_or_else(|| Held { epoch, ..Held::default() });
     let ending = match &found.state {
         FoundState::Ended(exit) => Some(exit.to_ending()),
         FoundState::NeverStarted => Some(Ending {
@@ -579,5 +581,19 @@ impl Agent {
             };
             Some(AttemptReport { attempt: *attempt, epoch: entry.held.epoch, phase })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_attempt_without_a_whole_record_is_told_under_the_present_epoch() {
+        let attempt = "12.0.1".parse().unwrap();
+        let found = Found { attempt, launch: None, state: FoundState::NeverStarted };
+        let entry = adopt(&found, Epoch(3));
+        assert_eq!(entry.held.epoch, Epoch(3));
+        assert_eq!(entry.ending.unwrap().reason, EndReason::NodeLost);
     }
 }
