@@ -19,6 +19,7 @@ use openraft::{
         TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
     },
 };
+use rand::RngExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
@@ -66,6 +67,8 @@ pub struct Peer {
     network: Network,
     /// Set: goes wherever the member moves.
     follows: Option<String>,
+    /// Streams in a row that could not be opened.
+    failures: u32,
 }
 
 /// Why a peer gave no answer, in one line.
@@ -81,6 +84,9 @@ pub enum PeerError {
 
 /// Entries of one message; a batch alone may be larger than what is sent at most at one time.
 const MAX_MESSAGE: usize = 256 << 20;
+/// Between two tries to reach a peer for entries.
+const FIRST_REST: Duration = Duration::from_millis(10);
+const LONGEST_REST: Duration = Duration::from_millis(250);
 /// Pieces of a snapshot that wait for the network.
 const PIECES_AHEAD: usize = 4;
 
@@ -103,7 +109,13 @@ impl Network {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
             PeerError::Address(format!("`{address}` is not an address (such as host:7070)"))
         })?;
-        Ok(Peer { id, client: self.connect(endpoint), network: self.clone(), follows: None })
+        Ok(Peer {
+            id,
+            client: self.connect(endpoint),
+            network: self.clone(),
+            follows: None,
+            failures: 0,
+        })
     }
 
     fn connect(&self, endpoint: Endpoint) -> PeerClient<Channel> {
@@ -137,7 +149,13 @@ impl RaftNetworkFactory<Types> for Network {
 
     async fn new_client(&mut self, target: NodeId, node: &BasicNode) -> Peer {
         let client = self.connect(endpoint(&node.addr));
-        Peer { id: target, client, network: self.clone(), follows: Some(node.addr.clone()) }
+        Peer {
+            id: target,
+            client,
+            network: self.clone(),
+            follows: Some(node.addr.clone()),
+            failures: 0,
+        }
     }
 }
 
@@ -185,6 +203,15 @@ impl Peer {
     fn request<T>(&self, message: T) -> Request<T> {
         let cluster_id = self.network.dir.cluster_id().unwrap_or_default();
         self.network.identity.address(message, self.id, &cluster_id)
+    }
+
+    /// openraft's own pauses are in the stream of entries, which nobody reads while there is no connection: without this
+    /// it would try thousands of times a second.
+    async fn rest(&mut self) {
+        let longest = LONGEST_REST.min(FIRST_REST * 2_u32.saturating_pow(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        let length = longest.mul_f64(rand::rng().random_range(0.5..1.0));
+        tokio::time::sleep(length).await;
     }
 
     async fn open_append<S>(
@@ -268,8 +295,17 @@ impl RaftNetworkV2<Types> for Peer {
         Box::pin(async move {
             // Time for a connection to be made anew, even where heartbeats are close together.
             let patience = option.soft_ttl().max(self.network.connect_timeout);
-            let answers: BoxStream<'s, _> = Box::pin(self.open_append(input, patience).await?);
-            Ok(answers)
+            match self.open_append(input, patience).await {
+                Ok(answers) => {
+                    self.failures = 0;
+                    let answers: BoxStream<'s, _> = Box::pin(answers);
+                    Ok(answers)
+                }
+                Err(error) => {
+                    self.rest().await;
+                    Err(error)
+                }
+            }
         })
     }
 
@@ -376,4 +412,34 @@ fn malformed(fault: Malformed) -> RPCError<Types> {
 
 fn unreachable(why: &str) -> RPCError<Types> {
     RPCError::Unreachable(Unreachable::new(&AnyError::error(why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::raft::watchdog::Alarm;
+
+    #[tokio::test]
+    async fn a_peer_that_is_gone_is_not_tried_all_the_time() {
+        let root = TempDir::new().unwrap();
+        let dir = Arc::new(DataDir::open(root.path(), 1).unwrap());
+        let network = Network::new(
+            Identity { id: 1, token: None },
+            dir.clone(),
+            Duration::from_secs(1),
+            AddressBook::default(),
+            Dismissal { id: 1, dir, alarm: Alarm::new(Arc::new(|_| {})) },
+        );
+        // Nobody listens on port 1.
+        let mut peer = network.peer(2, "127.0.0.1:1").unwrap();
+        let began = Instant::now();
+        for _ in 0..6 {
+            let option = RPCOption::new(Duration::from_millis(60));
+            assert!(peer.stream_append(stream::empty(), option).await.is_err());
+        }
+        assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
+    }
 }
