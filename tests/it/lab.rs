@@ -335,7 +335,8 @@ pub fn signal(pid: u32, name: &str) {
 pub fn alive(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-    let state = |stat: String| stat.rsplit_once(')').and_then(|it| it.1.trim_start().chars().next());
+    let state =
+        |stat: String| stat.rsplit_once(')').and_then(|it| it.1.trim_start().chars().next());
     stats.filter_map(state).any(|state| !matches!(state, 'Z' | 'X'))
 }
 
