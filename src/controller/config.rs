@@ -15,8 +15,8 @@ pub struct ControllerArgs {
     /// This controller's number in --peers
     #[arg(long, env = "DRIGS_ID", default_value_t = 1)]
     pub id: u64,
-    /// All controllers of a new cluster, the same on each: 1=host:7070,2=host:7070,3=host:7070.
-    /// A started cluster keeps its own list
+    /// All controllers of a new cluster, the same on each: 1=host:7070,2=host:7070,3=host:7070. One that is to be added
+    /// names the present ones and itself. A started cluster keeps its own list
     #[arg(long, env = "DRIGS_PEERS")]
     pub peers: Option<String>,
     /// Where the log and the state are kept

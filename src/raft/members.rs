@@ -4,7 +4,6 @@ mod successor;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Weak,
     time::Duration,
 };
 
@@ -14,12 +13,11 @@ use openraft::{
     errors::{ChangeMembershipError, ClientWriteError, RaftError},
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tracing::{info, warn};
 
 use crate::raft::{
     MemberError, NodeId, NotLeader, Raft,
     proposer::{MOMENT, is_momentary},
-    replica::Replica,
+    status::{matched, voters},
     types::{Metrics, Types},
 };
 
@@ -30,9 +28,6 @@ const CLOSE_ENOUGH: u64 = 256;
 const PEER_PATIENCE: Duration = Duration::from_secs(2);
 /// Whoever was not heard for so many of the longest election timeouts is out of reach.
 pub(super) const LATELY: u32 = 3;
-const LOOK_AT_LOG: Duration = Duration::from_secs(1);
-/// So often the log must be found too long.
-const LOOKS_BEFORE: u32 = 5;
 
 impl Raft {
     pub(super) async fn hand_over(&self, to: Option<NodeId>) -> Result<(), MemberError> {
@@ -208,7 +203,7 @@ impl Raft {
         id == self.inner.id || heard.is_some_and(|at| at.into_inner().elapsed() < lately)
     }
 
-    fn leading(&self) -> Result<Metrics, MemberError> {
+    pub(super) fn leading(&self) -> Result<Metrics, MemberError> {
         let leadership = self.leadership().borrow().clone();
         match leadership.is_me {
             true => Ok(self.metrics()),
@@ -216,7 +211,7 @@ impl Raft {
         }
     }
 
-    fn most_caught_up(&self, metrics: &Metrics) -> Option<NodeId> {
+    pub(super) fn most_caught_up(&self, metrics: &Metrics) -> Option<NodeId> {
         let matched = |id: &NodeId| matched(metrics, *id);
         let others = voters(metrics).into_iter().filter(|id| *id != self.inner.id);
         others.max_by_key(|id| (self.is_reachable(metrics, *id), matched(id)))
@@ -279,47 +274,6 @@ impl Raft {
             }
         }
     }
-}
-
-/// openraft keeps the leader's log for as long as one member might still be sent it. When one is away for long, another
-/// leader (whose log is short) is the way to let go of it; the one that is away is then sent a snapshot.
-pub(super) async fn keep_log_short(replica: Weak<Replica>, longest: u64) {
-    let mut looks = 0;
-    loop {
-        sleep(LOOK_AT_LOG).await;
-        let Some(inner) = replica.upgrade() else { return };
-        let raft = Raft { inner };
-        let Ok(metrics) = raft.leading() else {
-            looks = 0;
-            continue;
-        };
-        let first = metrics.purged.map_or(0, |purged| purged.index);
-        let length = metrics.last_log_index.unwrap_or(0).saturating_sub(first);
-        let Some(successor) = raft.most_caught_up(&metrics) else { continue };
-        looks = if length > longest { looks + 1 } else { 0 };
-        // Patience keeps two leaders with long logs from handing over to each other all the time.
-        if looks < LOOKS_BEFORE || !raft.is_reachable(&metrics, successor) {
-            continue;
-        }
-        looks = 0;
-        info!(
-            length,
-            successor, "a member is away for long: handing over, so that the log can be purged"
-        );
-        if let Err(error) = raft.hand_over(Some(successor)).await {
-            warn!(%error, "the log stays long");
-        }
-    }
-}
-
-pub(super) fn voters(metrics: &Metrics) -> BTreeSet<NodeId> {
-    metrics.membership_config.membership().voter_ids().collect()
-}
-
-/// The last entry that `id` is known to have.
-pub(super) fn matched(metrics: &Metrics, id: NodeId) -> Option<u64> {
-    let progress = metrics.replication.as_ref()?.get(&id)?.as_ref()?;
-    Some(progress.index)
 }
 
 fn refuse<T>(why: String) -> Result<T, MemberError> {

@@ -5,10 +5,12 @@ mod backups;
 mod config;
 mod dismissal;
 mod error;
+mod failure_detector;
 mod formation;
 mod history;
 mod leadership;
 mod log_storage;
+mod long_log;
 mod members;
 mod network;
 pub mod offline;
@@ -65,7 +67,10 @@ impl Raft {
     /// # Errors
     /// When the settings do not fit, or the data directory is damaged, in use, or another's.
     pub async fn open(config: Config) -> Result<Raft, OpenError> {
-        Ok(Raft { inner: Replica::open(config).await? })
+        let longest_log = config.longest_log;
+        let inner = Replica::open(config).await?;
+        inner.spawn(long_log::keep_log_short(Arc::downgrade(&inner), longest_log));
+        Ok(Raft { inner })
     }
 
     /// What peers call; to be mounted on the controller's gRPC server.
@@ -162,7 +167,7 @@ impl Raft {
             return None;
         }
         let metrics = self.metrics();
-        if members::voters(&metrics).iter().all(|id| *id == self.inner.id) {
+        if status::voters(&metrics).iter().all(|id| *id == self.inner.id) {
             return Some(Duration::ZERO);
         }
         metrics.last_quorum_acked.map(|at| at.into_inner().elapsed())

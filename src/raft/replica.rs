@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use openraft::{ServerState, SnapshotPolicy, async_runtime::WatchReceiver as _};
+use openraft::SnapshotPolicy;
 use rand::RngExt as _;
 use tokio::{
     runtime::{Handle, Runtime},
@@ -19,15 +19,17 @@ use tokio::{
 };
 
 use crate::raft::{
-    Config, Fence, History, Leadership, Member, NodeId, OpenError, Role, Status,
+    Config, History, Leadership, Member, NodeId, OpenError, Status,
     dismissal::{Dismissal, Verdict, ask_around},
     error::Fatal,
+    failure_detector::FailureDetector,
     formation::Formation,
+    leadership,
     log_storage::LogStorage,
-    members::{keep_log_short, matched, voters},
     network::{AddressBook, Identity, Network, PeerService},
     proposer::Proposer,
     state_machine::{Shared, StateMachine},
+    status::{matched, voters},
     types::{Core, Membership, Metrics},
     watchdog::{self, Alarm},
 };
@@ -101,7 +103,13 @@ impl Replica {
             state_machine: self.state_machine.clone(),
             core: self.core.clone(),
             dismissal: self.dismissal.clone(),
+            failure_detector: FailureDetector::new(self.id, self.core.clone()),
         }
+    }
+
+    /// Runs beside the core, until the replica is closed.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.handle().spawn(task);
     }
 
     pub fn dismiss(&self, verdict: &Verdict) {
@@ -154,7 +162,7 @@ impl Replica {
         Status {
             id: self.id,
             cluster_id: self.dir.cluster_id().unwrap_or_default(),
-            role: role(metrics),
+            role: metrics.state.into(),
             term: metrics.current_term,
             leader: metrics.current_leader,
             last_log: last,
@@ -252,7 +260,7 @@ async fn start(
     );
     let core = started.await.map_err(|error| OpenError::Start(error.to_string()))?;
     let (publish, leadership) = watch::channel(Leadership::default());
-    tokio::spawn(follow_leadership(core.clone(), config.node_id, publish, book));
+    tokio::spawn(leadership::follow(core.clone(), config.node_id, publish, book));
     if was_empty {
         let formation = Formation {
             id: config.node_id,
@@ -293,7 +301,6 @@ async fn start(
         closed: AtomicBool::new(false),
         runtime,
     });
-    tokio::spawn(keep_log_short(Arc::downgrade(&replica), config.longest_log));
     tokio::spawn(call_the_roll(Arc::downgrade(&replica)));
     Ok(replica)
 }
@@ -355,59 +362,5 @@ async fn call_the_roll(replica: Weak<Replica>) {
         if let Some(verdict) = ask_around(&replica.network, &own, &others, ROLL_CALL).await {
             return replica.dismissal.carry_out(&verdict);
         }
-    }
-}
-
-async fn follow_leadership(
-    core: Core,
-    id: NodeId,
-    publish: watch::Sender<Leadership>,
-    book: AddressBook,
-) {
-    let mut metrics = core.metrics();
-    let mut written = None;
-    loop {
-        let latest = metrics.borrow_watched().clone();
-        if written.as_ref() != Some(latest.membership_config.log_id()) {
-            written = Some(*latest.membership_config.log_id());
-            let nodes = latest.membership_config.membership().nodes();
-            book.update(nodes.map(|(id, node)| (*id, node.addr.clone())));
-        }
-        let now = leadership(&latest, id);
-        publish.send_if_modified(|known| {
-            let changed = *known != now;
-            *known = now;
-            changed
-        });
-        if metrics.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-fn leadership(metrics: &Metrics, id: NodeId) -> Leadership {
-    let vote = &metrics.vote;
-    let is_me = metrics.state == ServerState::Leader
-        && vote.committed
-        && vote.leader_id.voted_for == id
-        && metrics.running_state.is_ok();
-    let leader = if is_me { Some(id) } else { metrics.current_leader.filter(|it| *it != id) };
-    let nodes = metrics.membership_config.membership();
-    Leadership {
-        leader,
-        leader_address: leader.and_then(|id| Some(nodes.get_node(&id)?.addr.clone())),
-        term: metrics.current_term,
-        is_me,
-        fence: is_me.then_some(Fence { term: vote.leader_id.term }),
-    }
-}
-
-fn role(metrics: &Metrics) -> Role {
-    match metrics.state {
-        ServerState::Leader => Role::Leader,
-        ServerState::Follower => Role::Follower,
-        ServerState::Candidate => Role::Candidate,
-        ServerState::Learner => Role::Learner,
-        ServerState::Shutdown => Role::Stopped,
     }
 }

@@ -1,7 +1,11 @@
 //! What an operator asks of a replica.
 
+use std::collections::BTreeSet;
+
+use openraft::ServerState;
+
 use crate::model::lineage;
-use crate::raft::NodeId;
+use crate::raft::{NodeId, types::Metrics};
 use crate::rpc::api::{ClusterView, MemberView};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,4 +78,26 @@ impl From<Status> for ClusterView {
             members: status.members.clone().into_iter().map(view).collect(),
         }
     }
+}
+
+impl From<ServerState> for Role {
+    fn from(state: ServerState) -> Self {
+        match state {
+            ServerState::Leader => Role::Leader,
+            ServerState::Follower => Role::Follower,
+            ServerState::Candidate => Role::Candidate,
+            ServerState::Learner => Role::Learner,
+            ServerState::Shutdown => Role::Stopped,
+        }
+    }
+}
+
+pub(super) fn voters(metrics: &Metrics) -> BTreeSet<NodeId> {
+    metrics.membership_config.membership().voter_ids().collect()
+}
+
+/// The last entry that `id` is known to have.
+pub(super) fn matched(metrics: &Metrics, id: NodeId) -> Option<u64> {
+    let progress = metrics.replication.as_ref()?.get(&id)?.as_ref()?;
+    Some(progress.index)
 }

@@ -353,3 +353,15 @@ fn address_of(lab: &Lab, name: &str) -> String {
     let place = words.iter().position(|word| word == "--listen").expect("the lab says where");
     words[place + 1].clone()
 }
+
+#[test]
+fn a_leader_whose_process_is_gone_is_not_waited_for() {
+    // Longer than anybody here waits for anything.
+    let env = [("DRIGS_ELECTION_MIN", "5m"), ("DRIGS_ELECTION_MAX", "10m")];
+    let mut lab = Lab::start_with(&["--workers", "0", "--lease", "1h"], &env);
+    let gone = lab.leader();
+    lab.kill(&format!("controller-{gone}"));
+    let held = JobSpec { held: true, ..shell("after", "true") };
+    lab.submit(held);
+    assert_ne!(lab.leader(), gone);
+}

@@ -41,12 +41,18 @@ struct Pids {
 impl Lab {
     /// `flags` as for `drigs lab`.
     pub fn start(flags: &[&str]) -> Lab {
+        Lab::start_with(flags, &[])
+    }
+
+    /// The same, with variables for all of its processes.
+    pub fn start_with(flags: &[&str], env: &[(&str, &str)]) -> Lab {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let place = dir.path().join("lab");
         let output = Command::new(DRIGS)
             .args(["lab", "--detach", "--dir"])
             .arg(&place)
             .args(flags)
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .output()
             .expect("drigs starts");

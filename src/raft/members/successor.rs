@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use crate::raft::{
     MemberError, NodeId, Raft,
-    members::{matched, voters},
+    status::{matched, voters},
     types::Metrics,
 };
 

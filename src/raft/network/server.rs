@@ -9,6 +9,7 @@ use crate::model::lineage::Kinship;
 use crate::raft::{
     NodeId,
     dismissal::{Dismissal, Verdict},
+    failure_detector::FailureDetector,
     log_storage::LogStorage,
     network::{Identity, kinship, sender},
     state_machine::StateMachine,
@@ -34,6 +35,7 @@ pub struct PeerService {
     pub state_machine: StateMachine,
     pub core: Core,
     pub dismissal: Dismissal,
+    pub failure_detector: FailureDetector,
 }
 
 /// How long a sender may take from one piece of a snapshot to the next.
@@ -193,9 +195,15 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<AppendRequest>>,
     ) -> Result<Response<Self::AppendStream>, Status> {
+        let (leader, failures) = (sender(request.metadata()), self.failure_detector.clone());
         let requests = self.admit(request)?;
         // A broken or malformed message ends the stream: what comes after it must not be taken out of order.
         let entries = requests
+            .inspect(move |request| {
+                if request.is_err() {
+                    failures.suspect(leader);
+                }
+            })
             .map(|request| wire::decode_append(request.ok()?).ok())
             .take_while(|request| std::future::ready(request.is_some()))
             .filter_map(std::future::ready);

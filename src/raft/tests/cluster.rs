@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::raft::{
     ProposeError,
+    failure_detector::FailureDetector,
     tests::harness::{Cluster, eventually, submission, submit},
 };
 
@@ -149,4 +150,20 @@ async fn without_a_quorum_nothing_is_promised() {
         raft.quorum_age().is_none_or(|age| age > Duration::from_millis(400))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_leader_that_another_voter_hears_goes_on() {
+    let cluster = Cluster::started(3).await;
+    cluster.submit(3).await;
+    cluster.agree().await;
+    let before = cluster.raft(cluster.leader().await).status();
+    let mistaken = cluster.follower().await;
+    let core = cluster.raft(mistaken).inner.core.clone();
+    let leader = before.leader.unwrap();
+    FailureDetector::new(mistaken, core).stand_after(leader).await.unwrap();
+    cluster.submit(3).await;
+    let after = cluster.raft(leader).status();
+    assert_eq!((after.leader, after.term), (before.leader, before.term));
+    cluster.agree().await;
 }
