@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use drigs::{
     cli::{self, lab::LabArgs},
     controller::{self, ControllerArgs},
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     worker::launcher::run_if_asked();
     let words: Vec<OsString> = std::env::args_os().collect();
     if !is_role(&words, std::env::var_os("DRIGS_JOIN").is_some()) {
-        return cli::main(words, &controller::OfflineTools);
+        return cli::main(words, &controller::OfflineTools, &Role::command());
     }
     match Role::parse_from(words) {
         Role::Controller(args) => role::controller(args),

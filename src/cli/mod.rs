@@ -128,15 +128,19 @@ struct Session<'a, A> {
     offline: &'a dyn Offline,
 }
 
-/// Runs `drigs` with these words; the first one is the program's own name.
-pub fn main(words: impl IntoIterator<Item = OsString>, offline: &dyn Offline) -> ExitCode {
+/// Runs `drigs` with these words; the first one is the program's own name. `roles` are what else it understands.
+pub fn main(
+    words: impl IntoIterator<Item = OsString>,
+    offline: &dyn Offline,
+    roles: &clap::Command,
+) -> ExitCode {
     let words = words.into_iter().collect();
     let words = submit::script_arguments_apart(words, Arguments::command());
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    match run(arguments, offline) {
+    match run(arguments, offline, roles) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -175,9 +179,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(code::USAGE)
 }
 
-fn run(arguments: Arguments, offline: &dyn Offline) -> Result<(), Failure> {
+fn run(arguments: Arguments, offline: &dyn Offline, roles: &clap::Command) -> Result<(), Failure> {
     if let Command::Completions(args) = arguments.command {
-        return completions::run(&args, &mut io::stdout());
+        return completions::run(&args, roles, &mut io::stdout());
     }
     let connection = arguments.global.connect()?;
     let runtime = tokio::runtime::Builder::new_current_thread()

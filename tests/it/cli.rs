@@ -370,7 +370,9 @@ fn help_completions_and_the_lab() {
     }
     for shell in ["bash", "zsh", "fish"] {
         let script = me.says(&["completions", shell]);
-        assert!(script.contains("submit") && script.contains("transfer-leader"), "{shell}");
+        for word in ["submit", "transfer-leader", "demo", "election-min", "stop-all", "drain"] {
+            assert!(script.contains(word), "{shell} does not know {word}");
+        }
         let file = me.write(shell, &script);
         // Each shell reads its own; one that is not installed here reads none.
         match Command::new(shell).args(["-n", &file]).output() {
