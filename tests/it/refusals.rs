@@ -142,7 +142,7 @@ fn a_data_directory_belongs_to_one_process_one_node_and_one_cluster() {
     let mut agent = lab.command("worker-1");
     let copy = lab.dir.path().join("foreign");
     fs::create_dir(&copy).unwrap();
-    fs::copy(theirs.join("worker.json"), copy.join("worker.json")).unwrap();
+    move_identity(&theirs, &copy);
     replace(&mut agent, "--data-dir", copy.to_str().unwrap());
     replace(&mut agent, "--name", "foreign");
     let agent: Vec<&str> = agent[1..].iter().map(String::as_str).collect();
@@ -154,15 +154,28 @@ fn a_data_directory_belongs_to_one_process_one_node_and_one_cluster() {
     assert!(peers.starts_with("1="));
 }
 
+/// What an operator does who has moved a worker's data directory to another disk.
+fn move_identity(from: &Path, to: &Path) {
+    let text = fs::read_to_string(from.join("worker.json")).unwrap();
+    let mut identity: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(identity["home"].is_u64(), "it says where it is at home: {text}");
+    identity["home"] = serde_json::Value::Null;
+    fs::write(to.join("worker.json"), identity.to_string()).unwrap();
+}
+
 #[test]
 fn two_agents_with_one_identity_do_not_take_turns() {
     let lab = Lab::start(&["--workers", "1", "--controllers", "1"]);
     let copy = lab.dir.path().join("copy");
     fs::create_dir(&copy).unwrap();
-    fs::copy(lab.place().join("worker-1").join("worker.json"), copy.join("worker.json")).unwrap();
+    let original = lab.place().join("worker-1");
+    fs::copy(original.join("worker.json"), copy.join("worker.json")).unwrap();
     let mut agent = lab.command("worker-1");
     replace(&mut agent, "--data-dir", copy.to_str().unwrap());
     let agent: Vec<&str> = agent[1..].iter().map(String::as_str).collect();
+    check(&outcome(&agent), 1, &["copied from another data directory", "worker.json"]);
+    // Somebody who says that it was moved, while the original lives.
+    move_identity(&original, &copy);
     check(&outcome(&agent), 1, &["already connected", "worker.json"]);
     let job = lab.submit(shell("after", "true"));
     lab.wait_for_state(job, TaskState::Completed);
